@@ -1,0 +1,108 @@
+/*
+ * json_scan.h - a JSON reader that is fed bytes as they come and keeps constant memory.
+ *
+ * It exists because bodies carry 20 to 60 MB of base64 in one string: a tree of them costs 110 ms
+ * and their size again in memory, this costs a memchr. It checks the whole grammar of RFC 8259 and
+ * reports every value, with the path of keys that leads to it, to one function. Strings are
+ * reported decoded (escapes resolved) up to JSON_SCAN_TEXT_MAX bytes, together with their full
+ * length and a hash of all their raw bytes.
+ *
+ * On purpose it takes a little more than RFC 8259, because an upstream may: raw control bytes and
+ * invalid UTF-8 inside strings, NaN/Infinity/-Infinity, a trailing comma, a leading UTF-8 byte
+ * order mark. What it refuses, no reader we know of accepts.
+ *
+ * Threads: one at a time per scanner. No allocation.
+ */
+#ifndef BASE_JSON_SCAN_H
+#define BASE_JSON_SCAN_H
+
+#include "base/check.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JSON_SCAN_DEPTH_MAX 128 /* nesting; deeper is JSON_SCAN_TOO_DEEP */
+#define JSON_SCAN_KEY_MAX 63   /* decoded bytes of a key that are kept; longer keys match nothing */
+#define JSON_SCAN_TEXT_MAX 511 /* decoded bytes of a string that are kept */
+
+enum json_kind {
+    JSON_OBJECT, /* reported when it begins */
+    JSON_OBJECT_END,
+    JSON_ARRAY, /* reported when it begins */
+    JSON_ARRAY_END,
+    JSON_STRING,
+    JSON_NUMBER, /* text holds it as written */
+    JSON_TRUE,
+    JSON_FALSE,
+    JSON_NULL,
+};
+
+enum json_scan_state {
+    JSON_SCAN_MORE,     /* a value has begun or may begin; feed on */
+    JSON_SCAN_DONE,     /* one whole value was read, only blanks followed so far */
+    JSON_SCAN_INVALID,  /* not JSON; final */
+    JSON_SCAN_TOO_DEEP, /* JSON so far, deeper than the bound; final */
+};
+
+/* One value as it is reported. Pointers are good only during the call. */
+struct json_value {
+    enum json_kind kind;
+    const char *text; /* STRING (decoded) and NUMBER, NUL-terminated; "" otherwise */
+    size_t text_length;
+    bool text_cut;       /* the string was longer than what is kept */
+    uint64_t raw_length; /* STRING: bytes between the quotes as they stood in the input */
+    uint64_t raw_hash;   /* STRING: hash of those bytes; equal bytes give equal hashes */
+};
+
+struct json_level {
+    bool is_array;
+    bool key_cut;
+    uint64_t index; /* of the element being read, in an array */
+    char key[JSON_SCAN_KEY_MAX + 1];
+    size_t key_length;
+};
+
+struct json_scan;
+typedef void json_value_function(void *context, const struct json_scan *scan,
+                                 const struct json_value *value);
+
+struct json_scan {
+    json_value_function *on_value;
+    void *context;
+    enum json_scan_state state;
+    unsigned depth; /* number of open objects and arrays; levels[0..depth-1] is the path */
+    struct json_level levels[JSON_SCAN_DEPTH_MAX];
+    /* What follows is the scanner's own. */
+    struct json_scan_private {
+        unsigned char expect;
+        unsigned char literal_at;
+        unsigned char unicode_digits;
+        unsigned char bom_at;
+        bool in_key;
+        uint16_t unicode;
+        uint16_t high_surrogate;
+        const char *literal;
+        char text[JSON_SCAN_TEXT_MAX + 1];
+        size_t text_length;
+        bool text_cut;
+        uint64_t raw_length;
+        uint64_t hash;
+        uint64_t hash_tail;
+        unsigned hash_tail_length;
+    } own;
+};
+
+/* on_value may be NULL (then it only validates). */
+void json_scan_init(struct json_scan *scan, json_value_function *on_value, void *context);
+/* Read on. After a final state further bytes are ignored. */
+enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, size_t length);
+/* The input has ended (completes a number at top level): DONE, INVALID or TOO_DEEP. */
+MUST_CHECK enum json_scan_state json_scan_end(struct json_scan *scan);
+
+/* Is the value being reported at exactly this path? path is "a.b[].c": keys separated by ".", "[]"
+ * is any element of an array, "" the top value. For OBJECT/ARRAY and their ENDs the path is that of
+ * the container itself. */
+bool json_scan_at(const struct json_scan *scan, const char *path);
+
+#endif

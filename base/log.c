@@ -1,0 +1,224 @@
+/* log.c - structured lines to standard error or a file; see log.h. */
+#include "base/log.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct {
+    atomic_int fd;
+    _Atomic enum log_format format;
+    _Atomic enum log_level up_to;
+    atomic_bool journald;
+    char path[PATH_MAX];
+} target = {.fd = STDERR_FILENO, .up_to = LOG_LEVEL_INFO};
+
+static const struct {
+    const char *name;
+    int priority; /* syslog(3) */
+} levels[] = {
+    [LOG_LEVEL_ERROR] = {"error", 3},   [LOG_LEVEL_WARNING] = {"warning", 4},
+    [LOG_LEVEL_NOTICE] = {"notice", 5}, [LOG_LEVEL_INFO] = {"info", 6},
+    [LOG_LEVEL_DEBUG] = {"debug", 7},
+};
+
+/* sd-journal tells which descriptor is its own as "device:inode" in $JOURNAL_STREAM. */
+static bool is_journald(int fd)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat status;
+    char own[64];
+
+    if (!stream || fstat(fd, &status) != 0)
+        return false;
+    (void)snprintf(own, sizeof own, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+    return strcmp(stream, own) == 0;
+}
+
+static bool open_target(const char *path)
+{
+    int fd = STDERR_FILENO;
+    int old;
+
+    if (*path) {
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+        if (fd < 0)
+            return false;
+    }
+    atomic_store(&target.journald, is_journald(fd));
+    old = atomic_exchange(&target.fd, fd);
+    if (old > STDERR_FILENO && old != fd)
+        (void)close(old);
+    return true;
+}
+
+bool log_open(const char *path, enum log_format format, enum log_level up_to)
+{
+    if (!path)
+        path = "";
+    if (strlen(path) >= sizeof target.path) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (!open_target(path))
+        return false;
+    (void)text_copy(target.path, sizeof target.path, path);
+    atomic_store(&target.format, format);
+    atomic_store(&target.up_to, up_to);
+    return true;
+}
+
+void log_reopen(void)
+{
+    if (!open_target(target.path))
+        log_event(LOG_LEVEL_ERROR, "log_reopen_failed", "%s: %s", target.path, strerror(errno));
+}
+
+bool log_wants(enum log_level level)
+{
+    return level <= atomic_load_explicit(&target.up_to, memory_order_relaxed);
+}
+
+static void put(struct log_line *line, const char *bytes, size_t length)
+{
+    size_t room = sizeof line->bytes - 2 - line->length; /* for "}\n" */
+
+    if (length > room)
+        length = room;
+    memcpy(line->bytes + line->length, bytes, length);
+    line->length += (unsigned)length;
+}
+
+static void put_string(struct log_line *line, const char *string)
+{
+    put(line, string, strlen(string));
+}
+
+static void put_key(struct log_line *line, const char *key)
+{
+    bool first = line->bytes[line->length - 1] == '{';
+
+    if (line->json)
+        put_string(line, first ? "\"" : ",\"");
+    else if (line->length > 0 && line->bytes[line->length - 1] != '>')
+        put_string(line, " ");
+    put_string(line, key);
+    put_string(line, line->json ? "\":" : "=");
+}
+
+/* logfmt needs quotes around what has blanks, quotes, "=" or control bytes in it, or is empty. */
+static bool is_plain(const char *value)
+{
+    const char *at = value;
+
+    while (*at > ' ' && *at != '"' && *at != '=' && *at != '\\' && *at != 0x7f)
+        at++;
+    return at != value && *at == '\0';
+}
+
+void log_begin(struct log_line *line, enum log_level level, const char *event)
+{
+    char stamp[CLOCK_ISO_SIZE];
+    char priority[8];
+
+    line->level = level;
+    line->open = log_wants(level);
+    line->length = 0;
+    if (!line->open)
+        return;
+    line->json = atomic_load(&target.format) == LOG_FORMAT_JSON;
+    line->bytes[0] = '\0';
+    if (atomic_load(&target.journald)) {
+        (void)snprintf(priority, sizeof priority, "<%d>", levels[level].priority);
+        put_string(line, priority);
+    }
+    if (line->json)
+        put_string(line, "{");
+    if (!atomic_load(&target.journald)) {
+        clock_iso(clock_wall_ms(), stamp);
+        log_string(line, "time", stamp);
+        log_string(line, "level", levels[level].name);
+    }
+    log_string(line, "event", event);
+}
+
+void log_string(struct log_line *line, const char *key, const char *value)
+{
+    struct text quoted;
+
+    if (!line->open)
+        return;
+    if (line->length > 0 || line->json)
+        put_key(line, key);
+    else {
+        put_string(line, key);
+        put_string(line, "=");
+    }
+    if (!line->json && is_plain(value)) {
+        put_string(line, value);
+        return;
+    }
+    text_init(&quoted, sizeof line->bytes);
+    text_append_json(&quoted, value, strlen(value));
+    put(line, text_string(&quoted), quoted.length);
+    text_release(&quoted);
+}
+
+void log_number(struct log_line *line, const char *key, int64_t value)
+{
+    char digits[24];
+
+    if (!line->open)
+        return;
+    put_key(line, key);
+    (void)snprintf(digits, sizeof digits, "%jd", (intmax_t)value);
+    put_string(line, digits);
+}
+
+void log_bool(struct log_line *line, const char *key, bool value)
+{
+    if (!line->open)
+        return;
+    put_key(line, key);
+    put_string(line, value ? "true" : "false");
+}
+
+void log_end(struct log_line *line)
+{
+    ssize_t written;
+
+    if (!line->open)
+        return;
+    if (line->json)
+        line->bytes[line->length++] = '}';
+    line->bytes[line->length++] = '\n';
+    written = write(atomic_load(&target.fd), line->bytes, line->length);
+    (void)written; /* a full disk must cost no request */
+    line->open = false;
+}
+
+void log_event(enum log_level level, const char *event, const char *format, ...)
+{
+    struct log_line line;
+    char message[1024];
+    va_list list;
+
+    log_begin(&line, level, event);
+    if (!line.open)
+        return;
+    va_start(list, format);
+    (void)vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    log_string(&line, "message", message);
+    log_end(&line);
+}

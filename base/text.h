@@ -1,0 +1,45 @@
+/*
+ * text.h - growing text, born with its upper limit.
+ *
+ * A text never holds more than limit bytes: what would pass it is cut off and the text remembers
+ * that (overflowed). Running out of memory is treated alike, so callers check once, at the end.
+ * Always NUL-terminated. One thread at a time.
+ */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include "base/check.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct text {
+    char *bytes; /* owned; NULL until the first append */
+    size_t length;
+    size_t capacity;
+    size_t limit; /* bytes, without the terminating NUL */
+    bool overflowed;
+};
+
+void text_init(struct text *text, size_t limit);
+/* Free what the text holds; it is empty and usable afterwards, with the same limit. */
+void text_release(struct text *text);
+/* Empty it, keep its memory. */
+void text_clear(struct text *text);
+
+void text_append(struct text *text, const char *bytes, size_t length);
+void text_append_string(struct text *text, const char *string);
+void text_append_char(struct text *text, char c);
+void text_printf(struct text *text, const char *format, ...) PRINTF_LIKE(2, 3);
+/* The bytes as a quoted JSON string; invalid UTF-8 becomes U+FFFD. */
+void text_append_json(struct text *text, const char *bytes, size_t length);
+
+/* The text's bytes as a C string; "" when nothing was appended. */
+const char *text_string(const struct text *text);
+
+/* Copy source into destination[size], cut to fit, always NUL-terminated.
+ * Returns false when it had to be cut. */
+bool text_copy(char *destination, size_t size, const char *source);
+
+#endif

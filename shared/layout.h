@@ -1,0 +1,282 @@
+/*
+ * layout.h - every struct that lies in the segment, and nothing else.
+ *
+ * The segment is one POSIX shared memory object per gate name: "/penstock-<gate>". It survives
+ * restarts; it is created zeroed, so that all-zero must be a valid empty state of every struct here.
+ * Fixed width, indices instead of pointers (each process maps it elsewhere). What lies in the segment
+ * is named _row or _area.
+ *
+ *   core_area     frozen for ever (CORE_VERSION): what programs of different layouts must agree on to
+ *                 obey one limit: the lock, the limit, the semaphore, the roster, who holds a slot,
+ *                 leases, and how many wait per layout (M8)
+ *   layout_area   may change with LAYOUT_VERSION: places in the queue, instances with their journals
+ *                 and counters
+ *
+ * Everything is read and written under core.lock unless the comment says "atomic".
+ * All times are CLOCK_MONOTONIC nanoseconds unless the name ends in _wall_ms.
+ */
+#ifndef SHARED_LAYOUT_H
+#define SHARED_LAYOUT_H
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define SEGMENT_MAGIC UINT64_C(0x314b434f54534e50) /* "PNSTOCK1" as stored on x86-64 */
+#define CORE_VERSION 1U
+#define LAYOUT_VERSION 1U
+#define LAYOUTS_MAX 8U /* layout versions that can have waiters at the same time */
+
+#define ROSTER_MAX 128U  /* processes of all instances and generations that share a gate */
+#define HELD_MAX 2048U   /* the highest limit */
+#define LEASES_MAX 2048U /* background work that outlives its call */
+#define PLACES_MAX 6144U /* calls at the gate: waiting ones (at most WAITING_MAX) and holding ones */
+#define WAITING_MAX 4096U
+#define INSTANCES_MAX 8U /* Penstock instances (each with its own ledger) that share one gate */
+
+#define NO_INDEX UINT32_MAX
+
+#define CALL_ID_SIZE 40
+#define NAME_SIZE 64 /* names of scopes, sources, clients, models, endpoints: cut to fit */
+
+/* ---- core ------------------------------------------------------------------------------------- */
+
+/* The one lock (M3). Robust and process-shared. */
+struct lock_area {
+    pthread_mutex_t mutex;
+    _Atomic uint32_t owner;        /* roster index + 1 of the holder, 0 when free (atomic) */
+    uint32_t unused;
+    _Atomic uint64_t acquisitions; /* counts every taking; owner + count standing still = stuck (atomic) */
+    uint64_t owner_deaths;         /* times a holder died inside */
+};
+
+enum process_role { PROCESS_NONE, PROCESS_MASTER, PROCESS_WORKER, PROCESS_MONITOR, PROCESS_TOOL };
+
+/* One living process. A row is free when pid is 0. */
+struct roster_row {
+    _Atomic int32_t pid; /* written last when the row is taken, first when it is freed */
+    uint32_t role;       /* enum process_role */
+    uint64_t incarnation;    /* never used twice; index + incarnation is the identity (M6) */
+    uint64_t start_ticks;    /* field 22 of /proc/PID/stat: tells a reused pid from the real one */
+    uint32_t instance;       /* index into layout_area.instances */
+    uint32_t layout;         /* LAYOUT_VERSION of the program */
+    uint64_t generation;     /* of its master's configuration; grows with every reload */
+    uint64_t semaphore_epoch; /* the semaphore epoch its share is taken in (M9) */
+    _Atomic uint32_t bell;   /* futex word: incremented and woken to make the process look (atomic) */
+    uint32_t draining;       /* serves what it has, takes nothing new */
+    int64_t since_ns;
+    _Atomic uint32_t threads;      /* request threads (atomic) */
+    _Atomic uint32_t threads_busy; /* of them, those with a request (atomic) */
+};
+
+/* One slot in use. Owner first, state last. */
+struct held_row {
+    _Atomic uint32_t held; /* 0 free, 1 held: written last */
+    uint32_t owner;        /* roster index */
+    uint64_t incarnation;  /* of the owner */
+    uint32_t place;        /* index into layout_area.places, or NO_INDEX */
+    uint32_t layout;
+    int64_t since_ns;
+};
+
+/* A slot kept for work that goes on upstream after its call ended (G13). Never a semaphore share. */
+struct lease_row {
+    uint32_t used;
+    uint32_t instance;
+    int64_t expires_ns;
+    int64_t since_ns;
+    char id[NAME_SIZE];     /* upstream's id of the response or task */
+    char source[NAME_SIZE]; /* the source that owns the id */
+};
+
+struct core_area {
+    _Atomic uint64_t magic; /* written last at creation (atomic) */
+    uint32_t core_version;
+    uint32_t creator_layout;
+    uint64_t total_bytes;
+    uint64_t boot; /* random, made with the segment; with a seq it names a ledger row for ever */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid and .../ipc of the creator (M6) */
+    uint64_t ipc_namespace;
+    struct lock_area lock;
+
+    uint32_t limit;       /* slots of this host; 0 = no limit */
+    uint32_t max_waiting; /* bound of the queue */
+    int32_t semaphore_id; /* SysV set of one semaphore whose value is the number of slots in use */
+    uint32_t unused;
+    uint64_t semaphore_epoch; /* grows when the set had to be made anew (M9) */
+    uint64_t next_incarnation;
+    uint64_t next_arrival_seq; /* shared by all layouts: order of arrival on this host */
+    uint64_t next_grant_seq;
+    uint32_t waiting_by_layout[LAYOUTS_MAX]; /* index: layout version % LAYOUTS_MAX */
+    struct roster_row roster[ROSTER_MAX];
+    struct held_row held[HELD_MAX];
+    struct lease_row leases[LEASES_MAX];
+};
+
+/* ---- layout ----------------------------------------------------------------------------------- */
+
+/* States of one image call at the gate, in the words of the ledger. */
+enum wait_state {
+    WAIT_NONE,
+    WAIT_WAITING,
+    WAIT_GRANTED,
+    WAIT_DONE,
+    WAIT_REFUSED,
+    WAIT_TIMED_OUT,
+    WAIT_CLIENT_GONE,
+    WAIT_WORKER_DIED,
+    WAIT_SHUTDOWN,
+};
+
+/* What the ledger's table "waits" knows of one call. Copied whole into the journal at every change. */
+struct wait_record {
+    uint64_t boot; /* boot + arrival_seq is the key of the row */
+    uint64_t arrival_seq;
+    uint64_t grant_seq; /* 0 = not granted */
+    uint32_t state;     /* enum wait_state */
+    uint32_t position;  /* in the queue at arrival: 1 = first, 0 = did not queue */
+    int64_t arrived_wall_ms;
+    int64_t arrived_ns;
+    int64_t granted_ns;  /* 0 = never */
+    int64_t released_ns; /* 0 = not yet; also the end of a wait that was not granted */
+    uint32_t in_use_at_arrival, waiting_at_arrival;
+    uint32_t in_use_at_grant, waiting_at_grant; /* in_use includes this call */
+    int32_t pid;
+    uint32_t refusal; /* enum gate_refusal when state is WAIT_REFUSED */
+    char call_id[CALL_ID_SIZE];
+    char class_name[16];
+    char client[NAME_SIZE];
+    char scope[NAME_SIZE];
+    char model[NAME_SIZE];
+    char endpoint[NAME_SIZE];
+};
+
+enum place_state { PLACE_FREE, PLACE_WAITING, PLACE_HELD };
+
+/* One call at the gate. Free rows are all zero. Lists are an index; rows are the truth. */
+struct place_row {
+    _Atomic uint32_t state; /* enum place_state: written last */
+    uint32_t owner;         /* roster index */
+    uint64_t incarnation;   /* of the owner */
+    uint32_t next, previous; /* queue links while waiting; next = free list link while free */
+    uint32_t held;           /* index into core.held while held and counted, else NO_INDEX */
+    _Atomic uint32_t rung;   /* 1 = its turn may have come: the owner's bell thread wakes it (atomic) */
+    int64_t rung_ns;         /* when it was first rung without answering, 0 = not */
+    struct wait_record record;
+};
+
+/* Hand-off to the ledger (M10): a ring of whole records. head and tail only grow; the entry of n is
+ * rows[n % length]. Written under core.lock; read by the one drainer, which advances tail after
+ * COMMIT. */
+#define JOURNAL_WAITS 4096U
+#define JOURNAL_CALLS 8192U
+#define JOURNAL_EVENTS 512U
+
+/* What the ledger's table "calls" knows of one call. Written once, when it ends. -1 = not known. */
+struct call_record {
+    char call_id[CALL_ID_SIZE];
+    int64_t arrived_wall_ms;
+    int64_t generation_ms, total_latency_ms, queue_ms, ttft_ms;
+    int64_t tokens_in, tokens_out, tokens_cached, tokens_reasoning, image_tokens_in, image_tokens_out;
+    int64_t bytes_in, bytes_out;
+    int32_t status;          /* what the client was told (logical status after a heartbeat) */
+    int32_t upstream_status; /* 0 = none */
+    uint32_t stream, hedges, hedge_won, retries, fallback;
+    uint32_t images;
+    int32_t pid;
+    uint32_t attempts;
+    char kind[16];
+    char client[NAME_SIZE];
+    char route[NAME_SIZE];
+    char scope[NAME_SIZE];
+    char source[NAME_SIZE];
+    char model_asked[NAME_SIZE];
+    char model_served[NAME_SIZE];
+    char endpoint[NAME_SIZE];
+    char outcome[24];    /* ok, refused, upstream_error, client_gone, ... */
+    char error_code[48]; /* "" = none */
+    char image_size[24], image_quality[16], image_format[16];
+};
+
+/* What the ledger's table "events" knows. */
+struct event_record {
+    int64_t wall_ms;
+    int32_t pid;
+    uint32_t unused;
+    char name[32];    /* start, reload, limit_changed, burial, ... */
+    char detail[200]; /* key=value pairs for people; no secrets */
+};
+
+struct journal_area {
+    _Atomic uint32_t doorbell; /* futex word for the drainer (atomic) */
+    uint32_t unused;
+    pthread_mutex_t seat; /* robust: who holds it drains; taken by trylock only */
+    uint32_t seat_ready;
+    uint32_t unused2;
+    _Atomic uint64_t waits_head, waits_tail, waits_lost;
+    _Atomic uint64_t calls_head, calls_tail, calls_lost;
+    _Atomic uint64_t events_head, events_tail, events_lost;
+    _Atomic uint64_t written;      /* records that reached the ledger */
+    _Atomic uint64_t failures;     /* transactions that did not */
+    struct wait_record waits[JOURNAL_WAITS];
+    struct call_record calls[JOURNAL_CALLS];
+    struct event_record events[JOURNAL_EVENTS];
+};
+
+/* Counters live beside their readers' names in counters_list.h. */
+enum counter {
+#define COUNTER(name, kind, help) COUNTER_##name,
+#include "shared/counters_list.h"
+#undef COUNTER
+    COUNTERS
+};
+
+/* Histogram buckets of waits and upstream times; bounds in counters.c. */
+#define HISTOGRAM_BUCKETS 16
+struct histogram_row {
+    _Atomic uint64_t buckets[HISTOGRAM_BUCKETS + 1]; /* last: above every bound (atomic) */
+    _Atomic uint64_t count, sum_us;                  /* (atomic) */
+};
+
+struct counters_area {
+    _Atomic uint64_t values[COUNTERS]; /* atomic, relaxed; never go backwards */
+    struct histogram_row queue_wait, upstream_time, first_byte;
+};
+
+/* One Penstock instance: a state directory with one ledger, one master at a time. */
+struct instance_row {
+    uint32_t used;
+    int32_t master_pid; /* 0 = none */
+    uint64_t master_incarnation;
+    uint64_t generation;
+    uint32_t gate_on; /* this instance's [image_concurrency] is active: its calls need slots */
+    uint32_t unused;
+    int64_t since_wall_ms;
+    char state_directory[256]; /* what makes it this instance and no other */
+    int64_t mean_hold_ms;      /* moving average of how long slots are held; 0 = unknown */
+    struct counters_area counters;
+    struct journal_area journal;
+};
+
+struct layout_area {
+    uint32_t layout_version;
+    uint32_t lists_ready; /* 0: build the lists from the rows first */
+    uint32_t queue_head, queue_tail, free_head;
+    uint32_t waiting;      /* length of the queue list */
+    uint32_t places_built; /* rows ever put on the free list */
+    uint32_t unused;
+    struct place_row places[PLACES_MAX];
+    struct instance_row instances[INSTANCES_MAX];
+};
+
+/* The mapping: core first, then the layout. */
+struct segment_area {
+    struct core_area core;
+    struct layout_area layout;
+};
+
+static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2,
+              "atomics in the segment must need no process-local lock");
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * snapshot.h - a copy of what the status page shows, taken under one short lock.
+ */
+#ifndef SHARED_SNAPSHOT_H
+#define SHARED_SNAPSHOT_H
+
+#include "base/check.h"
+#include "shared/gate.h"
+#include "shared/layout.h"
+#include "shared/slots.h"
+
+#include <stdbool.h>
+
+struct snapshot_process {
+    int32_t pid;
+    enum process_role role;
+    uint64_t generation;
+    uint32_t draining, threads, threads_busy, instance;
+    int64_t since_ns;
+};
+
+struct snapshot_place {
+    bool holds; /* else waits */
+    uint32_t position; /* of a waiting one */
+    int32_t pid;
+    struct wait_record record;
+};
+
+struct snapshot {
+    uint32_t limit, max_waiting, waiting;
+    struct slots_use use;
+    uint64_t semaphore_epoch, owner_deaths;
+    int32_t semaphore_id;
+    bool gate_on, linked;
+    int64_t mean_hold_ms;
+    int32_t master_pid;
+    uint64_t generation;
+    struct journal_count_view {
+        uint64_t waits_pending, calls_pending, events_pending;
+        uint64_t waits_lost, calls_lost, events_lost, written, failures;
+    } journal;
+    uint64_t counters[COUNTERS];
+    unsigned process_count;
+    struct snapshot_process processes[ROSTER_MAX];
+    unsigned place_count; /* holders first, then waiters in order */
+    struct snapshot_place *places; /* owned */
+};
+
+/* Allocates before it locks. False: out of memory. Free with snapshot_release. */
+MUST_CHECK bool snapshot_take(struct snapshot *snapshot, struct gate *gate, int64_t now_ns);
+void snapshot_release(struct snapshot *snapshot);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * options.h - the configuration: one table (options_list.h), read from files and the environment.
+ *
+ * A struct options is immutable once loaded and owns all its memory; a process loads one at start.
+ * Errors never stop at the first: options_load reports all of them, each as
+ *   file:line: section.key: what is wrong; what is allowed; did you mean ...
+ *
+ * Threads: reading a loaded struct needs no lock. Not part of shared/: that gets plain numbers.
+ */
+#ifndef WORKER_OPTIONS_H
+#define WORKER_OPTIONS_H
+
+#include "base/check.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define EXIT_BAD_CONFIGURATION 78 /* EX_CONFIG of sysexits.h; systemd's RestartPreventExitStatus */
+
+enum overflow_mode { OVERFLOW_REJECT, OVERFLOW_WAIT };
+enum client_gone_policy { CLIENT_GONE_CANCEL, CLIENT_GONE_FINISH };
+enum dialect_name {
+    DIALECT_OPENAI,
+    DIALECT_DASHSCOPE,
+    DIALECT_AZURE,
+    DIALECT_GEMINI,
+    DIALECT_ANTHROPIC,
+    DIALECT_PLAIN,
+};
+/* Order of the words of route.kind; ROUTE_KIND_AUTO first. */
+enum route_kind {
+    ROUTE_KIND_AUTO,
+    ROUTE_KIND_CHAT,
+    ROUTE_KIND_RESPONSES,
+    ROUTE_KIND_EMBEDDING,
+    ROUTE_KIND_IMAGE,
+    ROUTE_KIND_OCR,
+    ROUTE_KIND_OTHER,
+};
+
+#define OPTION_FIELD_BOOL(field) bool field;
+#define OPTION_FIELD_COUNT(field) int64_t field;
+#define OPTION_FIELD_SECONDS(field) int64_t field;
+#define OPTION_FIELD_SIZE(field) int64_t field;
+#define OPTION_FIELD_STRING(field) const char *field;
+#define OPTION_FIELD_CHOICE(field) int field;
+#define OPTION_FIELD_LIST(field) const char *const *field;
+#define OPTION_FIELD_SECRET(field) const char *field;
+#define OPTION_FIELD_MODE(field) int64_t field;
+
+/* The members of each section's struct come from the table: OPTION_IN_<section> picks its rows. */
+#define OPTION_FIELD(TYPE, field) OPTION_FIELD_##TYPE(field)
+
+#define OPTION(section, key, field, TYPE, fallback, min, max, reload, help)                        \
+    OPTION_PICK_##section(TYPE, field)
+
+#define OPTION_PICK_penstock(TYPE, field) OPTION_FIELD(TYPE, field)
+#define OPTION_PICK_image_concurrency(TYPE, field)
+#define OPTION_PICK_source(TYPE, field)
+#define OPTION_PICK_route(TYPE, field)
+struct penstock_options {
+#include "worker/options_list.h"
+};
+#undef OPTION_PICK_penstock
+#undef OPTION_PICK_image_concurrency
+
+#define OPTION_PICK_penstock(TYPE, field)
+#define OPTION_PICK_image_concurrency(TYPE, field) OPTION_FIELD(TYPE, field)
+struct image_concurrency_options {
+#include "worker/options_list.h"
+    bool active; /* enabled and max_concurrent_requests > 0 */
+};
+#undef OPTION_PICK_image_concurrency
+#undef OPTION_PICK_source
+
+#define OPTION_PICK_image_concurrency(TYPE, field)
+#define OPTION_PICK_source(TYPE, field) OPTION_FIELD(TYPE, field)
+struct source_options {
+    const char *name;
+#include "worker/options_list.h"
+};
+#undef OPTION_PICK_source
+#undef OPTION_PICK_route
+
+#define OPTION_PICK_source(TYPE, field)
+#define OPTION_PICK_route(TYPE, field) OPTION_FIELD(TYPE, field)
+struct route_options {
+    const char *name;
+#include "worker/options_list.h"
+    const struct source_options *to; /* the source that .source names */
+};
+#undef OPTION_PICK_penstock
+#undef OPTION_PICK_image_concurrency
+#undef OPTION_PICK_source
+#undef OPTION_PICK_route
+#undef OPTION
+
+struct options {
+    struct penstock_options penstock;
+    struct image_concurrency_options image;
+    struct source_options *sources;
+    size_t source_count;
+    struct route_options *routes; /* longest path first */
+    size_t route_count;
+    struct options_private *own; /* memory and the origin of every value */
+};
+
+/* Read path (NULL: no file, defaults only) with its conf.d/ *.conf files, and the environment.
+ * The seconds options image_stream_data_interval_timeout and image_first_byte_timeout_seconds are -1
+ * when the operator did not set them and the gate is not active.
+ * Without any [source], $PENSTOCK_UPSTREAM (or nothing) becomes source "default", and without any
+ * [route] everything under /v1/ (and the same without /v1) goes to the first source.
+ * Returns true and *ret_options when there is no error; report gets all errors and warnings, one line
+ * each, either way. */
+MUST_CHECK bool options_load(const char *path, struct text *report, struct options **ret_options);
+/* Free; takes NULL. Secrets are wiped. */
+void options_free(struct options *options);
+
+/* penstockd -T: every option with its value and where it comes from; secrets masked. */
+void options_dump(const struct options *options, FILE *out);
+/* The option list for the manual page (mdoc) and for the commented example file. */
+void options_print_manual(FILE *out);
+void options_print_example(FILE *out);
+
+/* What the thread check of product.md yields: total threads needed for slots, queue and reserve. */
+int64_t options_threads_needed(const struct options *options);
+/* Worker processes and threads per worker after "auto" is resolved for this machine. */
+int64_t options_workers(const struct options *options);
+int64_t options_threads(const struct options *options);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * spool.h - a request body that can be read more than once: small ones in memory, large ones in an
+ * unnamed file (O_TMPFILE) under the state directory, which vanishes with its process (M16).
+ *
+ * One thread per spool. The sum over all spools of the instance is bounded through a budget counter
+ * that lies in shared memory of the instance's processes (an atomic number of bytes).
+ */
+#ifndef WORKER_SPOOL_H
+#define WORKER_SPOOL_H
+
+#include "base/check.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct spool_limits {
+    const char *directory;
+    int64_t above_bytes; /* larger goes to a file */
+    int64_t total_max_bytes;
+    _Atomic int64_t *total_bytes; /* of this process's spooled bodies; its share is total_max / workers */
+};
+
+struct spool {
+    const struct spool_limits *limits;
+    char *memory; /* owned; kept for the next request */
+    size_t capacity;
+    int fd;        /* -1 = in memory */
+    int64_t bytes; /* written so far */
+    int64_t booked; /* of limits->total_bytes */
+    int64_t read_at;
+};
+
+enum spool_result { SPOOL_OK, SPOOL_FULL /* budget or disk */, SPOOL_NO_MEMORY };
+
+void spool_init(struct spool *spool, const struct spool_limits *limits);
+void spool_release(struct spool *spool);
+/* Empty it for the next request; keeps the memory. */
+void spool_reset(struct spool *spool);
+MUST_CHECK enum spool_result spool_write(struct spool *spool, const char *bytes, size_t length);
+/* Begin reading at the first byte (again). */
+void spool_rewind(struct spool *spool);
+/* Bytes read, 0 at the end, -1 on an I/O error. Fits http_body_function. */
+ssize_t spool_read(void *spool, char *bytes, size_t size);
+
+#endif
