@@ -1,6 +1,6 @@
-# Penstock: see README.md. Every variant builds in build/<variant>/; nothing needs `make clean`.
-#   make run | check | check-processes | check-front | check-asan | check-tsan | fuzz | bench | lint ...
-#   `make help` lists all.
+# Penstock: see README.md; `make help` lists the goals. Each variant (VARIANT=release asan tsan clang
+# fuzz analyzer debug coverage) builds in build/<variant>/, so nothing ever needs `make clean`.
+# A goal first installs the Debian packages it needs and the machine lacks (.ci/deps).
 
 VARIANT ?= release
 B := build/$(VARIANT)
@@ -16,13 +16,21 @@ PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
 MAIN_penstockctl := worker/control
 
+# Every tests/tools/x.c is a program; what several share lies in tests/tools/parts/. A unit test that
+# wants a fake instead of the real file gets a line of its own below "fakes".
 TOOLS := $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c))
-FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,fuzz_%,$(wildcard tests/fuzz/fuzz_*.c))
+TOOL_PARTS := $(patsubst %.c,%,$(wildcard tests/tools/parts/*.c))
+FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 UNIT_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/base/test_*.c tests/shared/test_*.c tests/worker/test_*.c))
 PROCESS_TESTS := $(sort $(wildcard tests/processes/*.sh))
+FRONT_TESTS := $(sort $(wildcard tests/front/*.sh))
+CHECKS := $(sort $(wildcard tests/checks/*.sh))
 
 UNITS := $(BASE:%=base/%) $(SHARED:%=shared/%) $(WORKER:%=worker/%)
 LIB := $(B)/libpenstock.a
+OBJECTS := $(UNITS:%=$(B)/%.o) $(foreach p,$(PROGRAMS),$(B)/$(MAIN_$(p)).o)
+TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(TOOLS:%=$(B)/tests/tools/%.o) $(TOOL_PARTS:%=$(B)/%.o) \
+	$(FUZZERS:%=$(B)/tests/fuzz/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard tests/fakes/*.c))
 
 # ---- how it is compiled --------------------------------------------------------------------------
 CC := gcc
@@ -39,6 +47,8 @@ CFLAGS_release := -O2 -g -D_FORTIFY_SOURCE=3 -ftrivial-auto-var-init=zero $(HARD
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS_tsan := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 CFLAGS_coverage := -O0 -g --coverage
+CFLAGS_debug := -O1 -g -fno-omit-frame-pointer
+CFLAGS_analyzer := -O1 -g -fanalyzer
 CFLAGS_clang := -O2 -g -D_FORTIFY_SOURCE=2 $(filter-out -fstack-clash-protection,$(HARDEN))
 CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed
@@ -54,38 +64,211 @@ CFLAGS := -std=c17 -D_GNU_SOURCE -I. -pthread $(WARN) $(WARN_$(CC)) $(CFLAGS_$(V
 LDFLAGS := -pthread $(LDFLAGS_$(VARIANT))
 LDLIBS := -lfcgi -lcurl -ljson-c -lsqlite3 -lcrypto -lssl
 
+# ---- where it is installed -----------------------------------------------------------------------
+prefix := /usr
+sbindir := $(prefix)/sbin
+bindir := $(prefix)/bin
+mandir := $(prefix)/share/man
+docdir := $(prefix)/share/doc/penstock
+systemdir := $(prefix)/lib
+sysconfdir := /etc
+
+# ---- packages each goal needs, as groups of .ci/deps ---------------------------------------------
+NEEDS_run := build run
+NEEDS_check := build run test
+NEEDS_suite := $(NEEDS_check)
+NEEDS_check-processes := $(NEEDS_check)
+NEEDS_check-front := build front
+NEEDS_valgrind-suite := build valgrind
+NEEDS_fuzz-run := build fuzz
+NEEDS_bench := build bench
+NEEDS_bench-deps := build bench
+NEEDS_bench-gate := build bench
+NEEDS_lint := build lint
+NEEDS_objects := build lint
+NEEDS_tidy := build lint
+NEEDS_checks := build test
+NEEDS_format := lint
+NEEDS_format-check := lint
+NEEDS_docs := test
+NEEDS_deps := build run test front lint fuzz valgrind bench
+NEEDS := $(sort $(or $(foreach goal,$(MAKECMDGOALS),$(NEEDS_$(goal))),build))
+
+export BUILD := $(B)
+export ASAN_OPTIONS ?= abort_on_error=0:detect_leaks=1:strict_string_checks=1
+export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
+
 .DEFAULT_GOAL := all
-.PHONY: all help run check check-quick check-unit check-processes check-front check-asan check-tsan \
-	check-valgrind fuzz bench bench-deps bench-gate lint checks format format-check docs install deb deps coverage clean
+.PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan \
+	check-tsan check-valgrind suite tsan-suite valgrind-suite objects lint-objects tidy fuzz fuzz-run fuzz-seeds bench bench-deps bench-gate \
+	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer checks format format-check docs install \
+	deb deps coverage clean
 
-all: $(PROGRAMS:%=$(B)/%) ## build both programs
-tools: $(TOOLS:%=$(B)/tools/%) ## build the test tools
+all: $(PROGRAMS:%=$(B)/%) ## build penstockd and penstockctl
+tools: $(TOOLS:%=$(B)/tools/%) ## build the test tools (simulated upstream, web-server stand-in)
+deps: ## install what the goals on the command line need (alone: everything)
+	@.ci/deps $(NEEDS)
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
-# Whole objects are kept; a rule's output appears under its name only when it is complete.
+run: all tools ## start Caddy, Penstock and a simulated upstream, make some calls, stay until interrupted
+	@tests/tools/run_demo.sh
+
+# ---- tests ---------------------------------------------------------------------------------------
+UNIT_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/bin/%)
+REPLAYS := $(FUZZERS:%=$(B)/tests/bin/fuzz/%)
+
+check: suite ## unit tests, tests with real processes, checks of the tree: the one to run
+suite: all tools $(UNIT_PROGRAMS) $(REPLAYS)
+	@tests/run.sh $(UNIT_PROGRAMS) $(REPLAYS) $(PROCESS_TESTS) $(if $(filter release,$(VARIANT)),$(CHECKS))
+check-quick: $(UNIT_PROGRAMS) ## unit tests and checks, no processes
+	@tests/run.sh $(UNIT_PROGRAMS) $(CHECKS)
+check-unit: $(UNIT_PROGRAMS) $(REPLAYS) ## unit tests and fuzz seeds only
+	@tests/run.sh $(UNIT_PROGRAMS) $(REPLAYS)
+check-processes: all tools ## storms, kill -9, reloads between real processes
+	@tests/run.sh $(PROCESS_TESTS)
+check-front: all tools ## the real Apache, Caddy and nginx with the official SDK
+	@tests/run.sh $(FRONT_TESTS)
+check-asan: ## unit and process tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@TEST_TIME_FACTOR=3 $(MAKE) --no-print-directory VARIANT=asan suite
+# TSan needs the address layout of old kernels: setarch -R where it is allowed.
+check-tsan: ## shared/ between threads under ThreadSanitizer
+	@$(MAKE) --no-print-directory VARIANT=tsan tsan-suite
+tsan-suite: $(filter $(B)/tests/bin/shared/%,$(UNIT_PROGRAMS))
+	@setarch -R true 2>/dev/null && export TEST_WRAPPER="setarch -R"; TEST_TIME_FACTOR=3 tests/run.sh $^
+check-valgrind: ## unit tests under valgrind
+	@$(MAKE) --no-print-directory VARIANT=debug valgrind-suite
+valgrind-suite: $(UNIT_PROGRAMS)
+	@TEST_TIME_FACTOR=10 TEST_WRAPPER="valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite" \
+		tests/run.sh $^
+checks: | deps ## what keeps the words about the tree true (tests/checks)
+	@tests/run.sh $(CHECKS)
+
+# Each fuzzer for FUZZ_SECONDS; what it newly finds is merged into the kept seeds.
+FUZZ_SECONDS ?= 60
+fuzz: ## fuzz each target for FUZZ_SECONDS (60); keeps what widens the coverage
+	@$(MAKE) --no-print-directory VARIANT=fuzz fuzz-run
+fuzz-run: $(FUZZERS:%=$(B)/fuzz/%)
+	@set -e; for name in $(FUZZERS); do \
+		new=$(B)/found/$$name; seeds=tests/fuzz/seeds/$${name#fuzz_}; mkdir -p $$new $$seeds; \
+		echo "== $$name, $(FUZZ_SECONDS) s"; \
+		$(B)/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+			-artifact_prefix=$(B)/found/crash-$$name- $$new $$seeds 2>$(B)/found/$$name.log || \
+			{ tail -n 60 $(B)/found/$$name.log; exit 1; }; \
+		grep -E 'stat::(number_of_executed_units|new_units_added)' $(B)/found/$$name.log; \
+		$(B)/fuzz/$$name -merge=1 $$seeds $$new 2>/dev/null; done
+fuzz-seeds: $(REPLAYS) ## replay the kept seeds
+	@tests/run.sh $(REPLAYS)
+
+bench: all tools ## measure beside nginx, HAProxy, Caddy, Apache and a Node gateway
+	@tests/bench/run.sh
+bench-deps: ## install what `make bench` measures against
+	@tests/bench/deps.sh
+bench-gate: all tools ## the image gate alone: P5 and P6
+	@tests/bench/gate.sh
+
+# ---- lint ----------------------------------------------------------------------------------------
+lint: lint-warnings lint-tidy lint-cppcheck lint-analyzer format-check ## all compilers' and linters' opinions, as errors
+objects: $(OBJECTS) $(TEST_OBJECTS)
+lint-warnings:
+	@$(MAKE) --no-print-directory VARIANT=release objects
+	@$(MAKE) --no-print-directory VARIANT=clang objects
+lint-tidy:
+	@$(MAKE) --no-print-directory VARIANT=clang tidy
+tidy: $(OBJECTS:%.o=%.tidy)
+lint-analyzer:
+	@$(MAKE) --no-print-directory VARIANT=analyzer lint-objects
+lint-objects: $(OBJECTS)
+lint-cppcheck: | deps
+	@mkdir -p build/cppcheck
+	@cppcheck --quiet --std=c11 --language=c -D_GNU_SOURCE -I. --enable=warning,performance,portability \
+		--inline-suppr --suppressions-list=tests/checks/cppcheck.txt \
+		--cppcheck-build-dir=build/cppcheck --error-exitcode=1 base shared worker
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' | grep -v '_list\.h$$')
+format: | deps ## clang-format over the whole tree
+	@clang-format -i $(C_FILES)
+format-check: | deps
+	@clang-format --dry-run -Werror $(C_FILES)
+
+coverage: ## lines that unit and process tests reach, file by file
+	@$(MAKE) --no-print-directory VARIANT=coverage suite
+	@gcov -n $(patsubst %,build/coverage/%.o,$(UNITS)) 2>/dev/null | awk -F"[':%]" \
+		'/^File/ { f = $$2 } /^Lines/ && f ~ /^(base|shared|worker)\/.*c$$/ { printf "%6.1f %%  %s\n", $$3, f; f = "" }' | sort -n
+
+compile_commands.json: Makefile ## for clangd and other tools
+	@{ echo '['; for f in $(UNITS:%=%.c); do \
+		printf '{"directory":"%s","file":"%s","command":"%s -c %s"},\n' "$(CURDIR)" $$f \
+			'$(filter-out -MMD -MP,$(CC) $(CFLAGS))' $$f; done | sed '$$ s/,$$//'; echo ']'; } >$@
+
+# ---- documents, installation ---------------------------------------------------------------------
+MAN_PAGES := $(wildcard docs/*.[158])
+docs: | deps ## the man pages as HTML in build/docs
+	@mkdir -p build/docs
+	@for page in $(MAN_PAGES); do mandoc -Thtml -O man=%N.%S.html $$page >build/docs/$${page##*/}.html; done
+
+install: all ## DESTDIR and prefix as usual; an existing configuration is left alone
+	install -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(docdir)/examples $(sysconfdir)/penstock/conf.d)
+	install $(B)/penstockd $(DESTDIR)$(sbindir)/penstockd
+	install $(B)/penstockctl $(DESTDIR)$(bindir)/penstockctl
+	for page in $(MAN_PAGES); do \
+		install -D -m 644 $$page $(DESTDIR)$(mandir)/man$${page##*.}/$${page##*/}; done
+	install -d $(addprefix $(DESTDIR)$(systemdir)/,systemd/system sysusers.d tmpfiles.d)
+	for unit in $(notdir $(wildcard systemd/*.service systemd/*.socket)); do \
+		sed 's|/usr/sbin/|$(sbindir)/|g' systemd/$$unit >$(DESTDIR)$(systemdir)/systemd/system/$$unit; done
+	install -m 644 systemd/penstock.sysusers $(DESTDIR)$(systemdir)/sysusers.d/penstock.conf
+	install -m 644 systemd/penstock.tmpfiles $(DESTDIR)$(systemdir)/tmpfiles.d/penstock.conf
+	install -m 644 $(wildcard conf/*) $(DESTDIR)$(docdir)/examples
+	test -e $(DESTDIR)$(sysconfdir)/penstock/penstock.conf || \
+		install -m 640 conf/penstock.conf $(DESTDIR)$(sysconfdir)/penstock/penstock.conf
+deb:
+	@echo "There is no Debian package yet; \`make install DESTDIR=...\` lays the files out as one would." >&2; exit 1
+clean: ## remove build/
+	rm -rf build
+
+# ---- rules ---------------------------------------------------------------------------------------
+# A target appears under its name only when it is complete; objects are never deleted as intermediate.
 .DELETE_ON_ERROR:
 .SECONDARY:
+# `make V=1` shows the commands.
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
-$(B)/%.o: %.c Makefile
+$(B)/%.o: %.c Makefile | deps
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
-
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 $(LIB): $(UNITS:%=$(B)/%.o)
 	@rm -f $@
-	ar rcs $@ $^
-
-$(B)/penstockd: $(B)/worker/main.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(B)/penstockctl: $(B)/worker/control.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(B)/tools/%: $(B)/tests/tools/%.o $(LIB)
+	$(Q)ar rcs $@ $^
+$(B)/libparts.a: $(TOOL_PARTS:%=$(B)/%.o)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+$(B)/penstockd: $(B)/$(MAIN_penstockd).o $(LIB)
+$(B)/penstockctl: $(B)/$(MAIN_penstockctl).o $(LIB)
+$(PROGRAMS:%=$(B)/%):
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(B)/tools/%: $(B)/tests/tools/%.o $(B)/libparts.a $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
-$(B)/tests/bin/%: $(B)/tests/%.o $(LIB)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
+# fakes: $(B)/tests/bin/worker/test_x: $(B)/tests/fakes/fake_y.o
+$(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(B)/tests/bin/%: $(B)/tests/%.o $(B)/libparts.a $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -lm -o $@
 $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(B)/%.tidy: $(B)/%.o .clang-tidy
+	$(call say,TIDY)
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' $*.c -- $(filter-out -MMD -MP -Werror,$(CFLAGS)) 2>/dev/null
+	@touch $@
 
-include Makefile.targets
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
