@@ -1,10 +1,10 @@
 /*
- * gate.h - the admission decision for image calls: slot now, wait, or refusal; one decision under the
- * one lock, nothing taken when it is a refusal (G4).
+ * gate.h - the admission decision for image calls: slot now, wait, or refusal; one decision under
+ * the one lock, nothing taken when it is a refusal (G4).
  *
  * struct gate is a process's handle: segment, own roster row. Every function takes the lock itself
- * (names without _locked), brings the state in order when the last holder died, and writes the ledger's
- * record into the journal in the same critical section.
+ * (names without _locked), brings the state in order when the last holder died, and writes the
+ * ledger's record into the journal in the same critical section.
  *
  * Life of a call:  gate_arrive -> GATE_GRANTED                          -> gate_leave(DONE)
  *                              -> GATE_QUEUED: wait for the bell, gate_try -> GATE_GRANTED -> ...
@@ -25,12 +25,17 @@ struct gate {
     uint32_t self; /* own roster row */
 };
 
-enum gate_refusal { GATE_REFUSAL_NONE, GATE_REFUSAL_LIMIT, GATE_REFUSAL_QUEUE_FULL, GATE_REFUSAL_HOPELESS };
+enum gate_refusal {
+    GATE_REFUSAL_NONE,
+    GATE_REFUSAL_LIMIT,
+    GATE_REFUSAL_QUEUE_FULL,
+    GATE_REFUSAL_HOPELESS
+};
 
 enum gate_verdict {
-    GATE_GRANTED,            /* has a slot: place must be left */
-    GATE_QUEUED,             /* waits: place must be left */
-    GATE_OPEN,               /* no limit is active: nothing held */
+    GATE_GRANTED, /* has a slot: place must be left */
+    GATE_QUEUED,  /* waits: place must be left */
+    GATE_OPEN,    /* no limit is active: nothing held */
     GATE_REFUSED_LIMIT,
     GATE_REFUSED_QUEUE_FULL,
     GATE_REFUSED_HOPELESS,
@@ -41,13 +46,14 @@ struct gate_call {
     bool refuse_hopeless;
     int64_t wait_timeout_ns;
     int64_t now_ns, now_wall_ms;
-    const char *call_id, *class_name, *client, *scope, *model, *endpoint; /* never NULL; cut to fit */
+    const char *call_id, *class_name, *client, *scope, *model,
+        *endpoint; /* never NULL; cut to fit */
 };
 
 struct gate_answer {
     enum gate_verdict verdict;
-    uint32_t place;         /* for GRANTED and QUEUED */
-    uint32_t position;      /* in the queue, QUEUED only */
+    uint32_t place;    /* for GRANTED and QUEUED */
+    uint32_t position; /* in the queue, QUEUED only */
     uint32_t in_use, limit, waiting;
     int64_t predicted_wait_ns; /* for Retry-After; from queue length and recent hold times; >= 0 */
 };
@@ -58,13 +64,17 @@ MUST_CHECK bool gate_join(struct gate *gate, struct segment *segment,
 /* Give back everything this process has left and leave the roster (clean end). */
 void gate_resign(struct gate *gate, int64_t now_ns);
 
+/* The segment's lock; what a dead holder left half-done is repaired before this returns. */
+void gate_lock(struct gate *gate);
+void gate_unlock(struct gate *gate);
+
 void gate_arrive(struct gate *gate, const struct gate_call *call, struct gate_answer *ret_answer);
-/* A waiting place asks for its slot: GRANTED, QUEUED (go on waiting; answer has the position), or OPEN
- * (the gate was switched off: the place holds no slot but must still be left). */
+/* A waiting place asks for its slot: GRANTED, QUEUED (go on waiting; answer has the position), or
+ * OPEN (the gate was switched off: the place holds no slot but must still be left). */
 void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_answer *ret_answer);
 /* End of the call at the gate, from waiting or holding; the place is gone afterwards. end is the
- * ledger's state: DONE, TIMED_OUT, CLIENT_GONE, SHUTDOWN. A lease (terms not NULL) takes the slot over
- * in the same step. */
+ * ledger's state: DONE, TIMED_OUT, CLIENT_GONE, SHUTDOWN. A lease (terms not NULL) takes the slot
+ * over in the same step. */
 struct lease_terms;
 void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
                 const struct lease_terms *terms);
@@ -73,23 +83,24 @@ void gate_end_lease(struct gate *gate, const char *id, int64_t now_ns);
 /* The source that owns the background work, copied; "" = unknown. */
 void gate_lease_source(struct gate *gate, const char *id, char source[NAME_SIZE]);
 
-/* The flag a place's own thread waits for; cleared by gate_try. Read by the bell thread without lock. */
+/* The flag a place's own thread waits for; cleared by gate_try. Read by the bell thread without
+ * lock. */
 bool gate_is_rung(const struct gate *gate, uint32_t place);
 
 /* Limits of the segment, written by the master at load; up rings waiters at once (M11). */
 struct gate_limits {
-    uint32_t limit;       /* 0 = none */
+    uint32_t limit; /* 0 = none */
     uint32_t max_waiting;
-    bool on;              /* this instance's gate is active */
+    bool on; /* this instance's gate is active */
 };
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_t now_ns,
                      int64_t now_wall_ms);
 
-/* What every worker does every 250 ms and whenever its bell rings (M4): answer a roll call, let leases
- * expire, ring whose turn it is. */
+/* What every worker does every 250 ms and whenever its bell rings (M4): answer a roll call, let
+ * leases expire, ring whose turn it is. */
 void gate_tick(struct gate *gate, int64_t now_ns);
-/* Give back what a dead process held; idempotent, never on a living process. Returns false when somebody
- * was faster. */
+/* Give back what a dead process held; idempotent, never on a living process. Returns false when
+ * somebody was faster. */
 struct gate_burial {
     unsigned slots, places;
     int32_t pid;

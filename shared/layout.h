@@ -109,6 +109,9 @@ struct core_area {
     uint64_t next_arrival_seq; /* shared by all layouts: order of arrival on this host */
     uint64_t next_grant_seq;
     uint32_t waiting_by_layout[LAYOUTS_MAX]; /* index: layout version % LAYOUTS_MAX */
+    uint32_t held_count;           /* how many of held[] are held: an index, built again from the rows */
+    uint32_t lease_count;          /* of leases[], likewise */
+    int64_t lease_next_expiry_ns;  /* no lease expires before this */
     struct roster_row roster[ROSTER_MAX];
     struct held_row held[HELD_MAX];
     struct lease_row leases[LEASES_MAX];

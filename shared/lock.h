@@ -1,9 +1,9 @@
 /*
  * lock.h - the one lock of the segment (M3).
  *
- * A robust process-shared mutex, never taken by a plain lock call: a woken waiter that is stopped or
- * killed before it takes a robust mutex leaves the others asleep on a free lock, so waiters come back
- * every 50 ms. A holder that died is reported; a holder that is alive but stopped for
+ * A robust process-shared mutex, never taken by a plain lock call: a woken waiter that is stopped
+ * or killed before it takes a robust mutex leaves the others asleep on a free lock, so waiters come
+ * back every 50 ms. A holder that died is reported; a holder that is alive but stopped for
  * LOCK_STUCK_NS is killed, through a pidfd, by whoever waits: that bound is G11's.
  *
  * Nothing that can wait (a system call other than semop/semctl on our own set, I/O, malloc) is done

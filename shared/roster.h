@@ -5,8 +5,8 @@
  * pidfd that was checked against the start time in the row. A row is taken by the process itself
  * (after fork) and freed by its burial, also after a clean end.
  *
- * Processes: rows are written under the lock. struct roster_watch is one process's own set of pidfds;
- * one thread uses it.
+ * Processes: rows are written under the lock. struct roster_watch is one process's own set of
+ * pidfds; one thread uses it.
  */
 #ifndef SHARED_ROSTER_H
 #define SHARED_ROSTER_H
@@ -46,8 +46,9 @@ struct roster_watch {
 };
 void roster_watch_init(struct roster_watch *watch);
 void roster_watch_release(struct roster_watch *watch);
-/* Fill dead[] with the indices of rows whose process has ended; returns their number. Takes no lock: a
- * row may have been buried by another process meanwhile, burial checks the incarnation again. */
+/* Fill dead[] with the indices of rows whose process has ended; returns their number. Takes no
+ * lock: a row may have been buried by another process meanwhile, burial checks the incarnation
+ * again. */
 struct roster_death {
     uint32_t index;
     uint64_t incarnation;
@@ -55,8 +56,8 @@ struct roster_death {
 unsigned roster_watch_dead(struct roster_watch *watch, struct core_area *core,
                            struct roster_death *dead, unsigned max);
 
-/* Is the row's process certainly the one meant, alive, right now? For the seat and for killing. Returns
- * a pidfd to close, or -1. */
+/* Is the row's process certainly the one meant, alive, right now? For the seat and for killing.
+ * Returns a pidfd to close, or -1. */
 int roster_open_pidfd(const struct roster_row *row);
 
 #endif

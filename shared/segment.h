@@ -1,11 +1,12 @@
 /*
  * segment.h - the shared memory of one gate: made, attached, checked.
  *
- * Processes: the master calls segment_attach once, before it forks; children inherit the mapping. The
- * object is never unlinked by a program: it outlives restarts, so that old workers that still drain and
- * new ones that serve obey one limit. A presence lock (flock, shared, inherited by every child) on
- * <runtime directory>/gate-<name>.presence tells whether anybody lives who has it mapped: a segment is
- * created only under the exclusive lock, so that a removed name can never lead to a second truth (M9).
+ * Processes: the master calls segment_attach once, before it forks; children inherit the mapping.
+ * The object is never unlinked by a program: it outlives restarts, so that old workers that still
+ * drain and new ones that serve obey one limit. A presence lock (flock, shared, inherited by every
+ * child) on <runtime directory>/gate-<name>.presence tells whether anybody lives who has it mapped:
+ * a segment is created only under the exclusive lock, so that a removed name can never lead to a
+ * second truth (M9).
  */
 #ifndef SHARED_SEGMENT_H
 #define SHARED_SEGMENT_H
@@ -19,8 +20,8 @@
 /* This process's handle. */
 struct segment {
     struct segment_area *area;
-    int fd;          /* of the object, kept to compare with what the name points to */
-    int presence_fd; /* holds the shared lock as long as this process or a child of it lives */
+    int fd;            /* of the object, kept to compare with what the name points to */
+    int presence_fd;   /* holds the shared lock as long as this process or a child of it lives */
     uint32_t instance; /* NO_INDEX until segment_join_instance */
     char name[NAME_SIZE + 16]; /* "/penstock-<gate>" */
 };
@@ -31,8 +32,8 @@ struct segment_place {
 };
 
 /* Attach the gate's segment, or create it when nobody has one. On failure why gets one sentence for
- * the operator. A segment of another core version, of another pid or IPC namespace, or whose name was
- * removed while processes live that use it, is refused. */
+ * the operator. A segment of another core version, of another pid or IPC namespace, or whose name
+ * was removed while processes live that use it, is refused. */
 MUST_CHECK bool segment_attach(struct segment *segment, const struct segment_place *place,
                                struct text *why);
 /* Unmap and close; the object stays. */

@@ -1,14 +1,14 @@
 /*
  * wait_queue.h - the places of calls at the gate, and the order of those that wait.
  *
- * States of a place: FREE, WAITING (in the queue list), HELD (has its slot). Rows are the truth, the
- * list is an index over the WAITING rows in the order of their arrival_seq; after a holder of the lock
- * died it is built again from the rows.
+ * States of a place: FREE, WAITING (in the queue list), HELD (has its slot). Rows are the truth,
+ * the list is an index over the WAITING rows in the order of their arrival_seq; after a holder of
+ * the lock died it is built again from the rows.
  *
  * Order (M2): arrival order is grant order among those that answer. Nobody takes for another, since
- * SEM_UNDO is per process: a place whose turn has come is rung, and its own thread takes the slot under
- * the lock, if it is then among the first `free` places. A place that was rung and stays silent for
- * QUEUE_SILENT_NS (its process is stopped) is passed over, and keeps its number.
+ * SEM_UNDO is per process: a place whose turn has come is rung, and its own thread takes the slot
+ * under the lock, if it is then among the first `free` places. A place that was rung and stays
+ * silent for QUEUE_SILENT_NS (its process is stopped) is passed over, and keeps its number.
  *
  * All functions: lock held.
  */
@@ -26,8 +26,8 @@
 /* Build free list and queue from the rows (first use, or a holder died). */
 void queue_rebuild_locked(struct core_area *core, struct layout_area *layout);
 
-/* Take a free place for owner; its state stays FREE until queue_join or queue_hold. NO_INDEX: all are
- * taken. */
+/* Take a free place for owner; its state stays FREE until queue_join or queue_hold. NO_INDEX: all
+ * are taken. */
 MUST_CHECK uint32_t queue_new_place_locked(struct core_area *core, struct layout_area *layout,
                                            uint32_t owner);
 /* FREE -> WAITING: at the end of the queue. */
@@ -43,8 +43,8 @@ bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, uin
                            int64_t now_ns);
 /* Is anybody waiting who is not silent? */
 bool queue_has_answering_locked(const struct layout_area *layout, int64_t now_ns);
-/* Ring the first `free` places that are not silent, and all that belong to an instance whose gate is
- * off. Rings each process's bell once. Returns how many places were rung anew. */
+/* Ring the first `free` places that are not silent, and all that belong to an instance whose gate
+ * is off. Rings each process's bell once. Returns how many places were rung anew. */
 unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, uint32_t free,
                            int64_t now_ns);
 /* 1 = first. 0 when it is not waiting. */

@@ -1,0 +1,478 @@
+/*
+ * gate.c - the admission decision for image calls; see gate.h for the life of a call.
+ *
+ * What holds whenever the lock is free:
+ *   - a place is in the queue exactly when its state is WAITING; the queue is in the order of
+ * arrival_seq
+ *   - a HELD place has a held row that names it, or NO_INDEX when it runs uncounted
+ *   - used <= limit, except after the limit was lowered or work went over into leases
+ *   - if there is a free slot and somebody waits, the first of them has been rung
+ * A holder that dies inside may leave the first two broken: lists and counts are built again from
+ * the rows. The last is restored by every tick.
+ */
+#include "shared/gate.h"
+
+#include "base/text.h"
+#include "shared/counters.h"
+#include "shared/journal.h"
+#include "shared/leases.h"
+#include "shared/lock.h"
+#include "shared/slots.h"
+#include "shared/wait_queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long a slot is held when nobody has given one back yet: what a picture takes as a rule. */
+#define FIRST_MEAN_HOLD_MS 10000
+/* Weight of the newest hold in the moving average: 1/8, as in TCP's smoothed round-trip time
+ * (RFC 6298, section 2). */
+#define MEAN_HOLD_SHIFT 3
+
+static struct core_area *core_of(const struct gate *gate)
+{
+    return segment_core(gate->segment);
+}
+
+static struct layout_area *layout_of(const struct gate *gate)
+{
+    return segment_layout(gate->segment);
+}
+
+void gate_lock(struct gate *gate)
+{
+    struct core_area *core = core_of(gate);
+    struct layout_area *layout = layout_of(gate);
+    enum lock_result taken = lock_take(&core->lock, gate->self, core->roster);
+
+    if (taken == LOCK_TAKEN && layout->lists_ready)
+        return;
+    layout->lists_ready = 0;
+    slots_rebuild_locked(core);
+    queue_rebuild_locked(core, layout);
+}
+
+void gate_unlock(struct gate *gate)
+{
+    lock_give(&core_of(gate)->lock);
+}
+
+bool gate_join(struct gate *gate, struct segment *segment, const struct roster_member *member,
+               int64_t now_ns)
+{
+    gate->segment = segment;
+    gate->self = NO_INDEX;
+    gate_lock(gate);
+    gate->self = roster_enter_locked(core_of(gate), member, now_ns);
+    gate_unlock(gate);
+    return gate->self != NO_INDEX;
+}
+
+static struct instance_row *instance_of(const struct gate *gate, const struct roster_row *process)
+{
+    return &layout_of(gate)->instances[process->instance];
+}
+
+static struct instance_row *own_instance(const struct gate *gate)
+{
+    return segment_instance(gate->segment);
+}
+
+static void count(const struct gate *gate, enum counter which)
+{
+    counter_add(&own_instance(gate)->counters, which, 1);
+}
+
+/* Waiters of an older layout go first (M8). */
+static bool older_layout_waits(const struct core_area *core)
+{
+    for (uint32_t i = 0; i < LAYOUT_VERSION % LAYOUTS_MAX; i++)
+        if (core->waiting_by_layout[i] > 0)
+            return true;
+    return false;
+}
+
+static void ring_locked(struct gate *gate, int64_t now_ns)
+{
+    struct core_area *core = core_of(gate);
+    struct slots_use use;
+
+    if (layout_of(gate)->waiting == 0)
+        return;
+    use = slots_use_locked(core, now_ns);
+    (void)queue_ring_locked(core, layout_of(gate), older_layout_waits(core) ? 0 : use.free, now_ns);
+}
+
+/* How long the call behind `ahead` others waits for its slot: each slot becomes free once per mean
+ * hold. */
+static int64_t predict_ns(const struct gate *gate, uint32_t ahead)
+{
+    const struct core_area *core = core_of(gate);
+    int64_t hold_ms = own_instance(gate)->mean_hold_ms;
+    int64_t slots = core->limit > 0 ? core->limit : 1;
+
+    if (hold_ms <= 0)
+        hold_ms = FIRST_MEAN_HOLD_MS;
+    return (ahead + 1) * hold_ms * NS_PER_MS / slots;
+}
+
+static void fill_record(const struct gate *gate, struct wait_record *record,
+                        const struct gate_call *call, const struct slots_use *use)
+{
+    struct core_area *core = core_of(gate);
+
+    memset(record, 0, sizeof *record);
+    record->boot = core->boot;
+    record->arrival_seq = core->next_arrival_seq++;
+    record->arrived_wall_ms = call->now_wall_ms;
+    record->arrived_ns = call->now_ns;
+    record->in_use_at_arrival = use->used;
+    record->waiting_at_arrival = layout_of(gate)->waiting;
+    record->pid = getpid();
+    (void)text_copy(record->call_id, sizeof record->call_id, call->call_id);
+    (void)text_copy(record->class_name, sizeof record->class_name, call->class_name);
+    (void)text_copy(record->client, sizeof record->client, call->client);
+    (void)text_copy(record->scope, sizeof record->scope, call->scope);
+    (void)text_copy(record->model, sizeof record->model, call->model);
+    (void)text_copy(record->endpoint, sizeof record->endpoint, call->endpoint);
+}
+
+static void grant_locked(struct gate *gate, uint32_t place, uint32_t held, int64_t now_ns,
+                         uint32_t in_use)
+{
+    struct core_area *core = core_of(gate);
+    struct layout_area *layout = layout_of(gate);
+    struct wait_record *record = &layout->places[place].record;
+
+    queue_hold_locked(core, layout, place, held);
+    record->state = WAIT_GRANTED;
+    record->grant_seq = core->next_grant_seq++;
+    record->granted_ns = now_ns;
+    record->in_use_at_grant = in_use;
+    record->waiting_at_grant = layout->waiting;
+    journal_wait_locked(&own_instance(gate)->journal, record);
+    count(gate, COUNTER_image_granted);
+    histogram_add(&own_instance(gate)->counters.queue_wait, now_ns - record->arrived_ns);
+}
+
+static enum gate_verdict refuse_locked(struct gate *gate, const struct gate_call *call,
+                                       const struct slots_use *use, enum gate_refusal refusal)
+{
+    static const struct {
+        enum gate_verdict verdict;
+        enum counter counter;
+    } kinds[] = {
+        [GATE_REFUSAL_LIMIT] = {GATE_REFUSED_LIMIT, COUNTER_image_refused_limit},
+        [GATE_REFUSAL_QUEUE_FULL] = {GATE_REFUSED_QUEUE_FULL, COUNTER_image_refused_queue_full},
+        [GATE_REFUSAL_HOPELESS] = {GATE_REFUSED_HOPELESS, COUNTER_image_refused_queue_timeout},
+    };
+    struct wait_record record;
+
+    fill_record(gate, &record, call, use);
+    record.state = WAIT_REFUSED;
+    record.refusal = refusal;
+    record.released_ns = call->now_ns;
+    journal_wait_locked(&own_instance(gate)->journal, &record);
+    count(gate, kinds[refusal].counter);
+    return kinds[refusal].verdict;
+}
+
+/* The call stands in the queue from now on. */
+static enum gate_verdict queue_locked(struct gate *gate, const struct gate_call *call,
+                                      const struct slots_use *use, uint32_t place)
+{
+    struct layout_area *layout = layout_of(gate);
+    struct wait_record *record = &layout->places[place].record;
+
+    fill_record(gate, record, call, use);
+    record->state = WAIT_WAITING;
+    record->position = layout->waiting + 1;
+    queue_join_locked(core_of(gate), layout, place);
+    journal_wait_locked(&own_instance(gate)->journal, record);
+    return GATE_QUEUED;
+}
+
+static enum gate_verdict arrive_locked(struct gate *gate, const struct gate_call *call,
+                                       struct gate_answer *answer)
+{
+    struct core_area *core = core_of(gate);
+    struct layout_area *layout = layout_of(gate);
+    struct slots_use use = slots_use_locked(core, call->now_ns);
+    bool may_take = use.free > 0 && !older_layout_waits(core) &&
+                    !queue_has_answering_locked(layout, call->now_ns);
+    uint32_t place;
+    uint32_t held;
+
+    answer->in_use = use.used;
+    answer->limit = core->limit;
+    answer->waiting = layout->waiting;
+    answer->predicted_wait_ns = predict_ns(gate, layout->waiting);
+    if (!may_take && !call->may_wait)
+        return refuse_locked(gate, call, &use, GATE_REFUSAL_LIMIT);
+    if (!may_take && layout->waiting >= core->max_waiting)
+        return refuse_locked(gate, call, &use, GATE_REFUSAL_QUEUE_FULL);
+    if (!may_take && call->refuse_hopeless && answer->predicted_wait_ns > call->wait_timeout_ns)
+        return refuse_locked(gate, call, &use, GATE_REFUSAL_HOPELESS);
+    place = queue_new_place_locked(core, layout, gate->self);
+    if (place == NO_INDEX)
+        return refuse_locked(gate, call, &use, GATE_REFUSAL_QUEUE_FULL);
+    answer->place = place;
+    held = may_take ? slots_take_locked(core, gate->self, place, call->now_ns) : NO_INDEX;
+    if (held == NO_INDEX) {
+        if (!call->may_wait) { /* the kernel refused: as good as no slot */
+            queue_free_place_locked(core, layout, place);
+            return refuse_locked(gate, call, &use, GATE_REFUSAL_LIMIT);
+        }
+        answer->position = layout->waiting + 1;
+        return queue_locked(gate, call, &use, place);
+    }
+    fill_record(gate, &layout->places[place].record, call, &use);
+    answer->in_use = use.used + 1;
+    grant_locked(gate, place, held, call->now_ns, answer->in_use);
+    return GATE_GRANTED;
+}
+
+void gate_arrive(struct gate *gate, const struct gate_call *call, struct gate_answer *ret_answer)
+{
+    *ret_answer = (struct gate_answer){.verdict = GATE_OPEN, .place = NO_INDEX};
+    gate_lock(gate);
+    if (own_instance(gate)->gate_on && core_of(gate)->limit > 0) {
+        count(gate, COUNTER_image_requests);
+        ret_answer->verdict = arrive_locked(gate, call, ret_answer);
+    }
+    gate_unlock(gate);
+}
+
+static void require_own(const struct gate *gate, uint32_t place)
+{
+    const struct place_row *row = &layout_of(gate)->places[place];
+
+    REQUIRE(place < PLACES_MAX && atomic_load(&row->state) != PLACE_FREE &&
+            row->owner == gate->self);
+}
+
+void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_answer *ret_answer)
+{
+    struct core_area *core = core_of(gate);
+    struct layout_area *layout = layout_of(gate);
+    struct place_row *row = &layout->places[place];
+    struct slots_use use;
+    uint32_t held = NO_INDEX;
+
+    *ret_answer = (struct gate_answer){.verdict = GATE_QUEUED, .place = place};
+    gate_lock(gate);
+    require_own(gate, place);
+    atomic_store(&row->rung, 0);
+    row->rung_ns = 0; /* it answers */
+    use = slots_use_locked(core, now_ns);
+    ret_answer->in_use = use.used;
+    ret_answer->limit = core->limit;
+    ret_answer->waiting = layout->waiting;
+    if (!own_instance(gate)->gate_on || core->limit == 0) {
+        grant_locked(gate, place, NO_INDEX, now_ns, use.used);
+        ret_answer->verdict = GATE_OPEN;
+    } else if (use.free > 0 && !older_layout_waits(core) &&
+               queue_is_first_locked(layout, place, use.free, now_ns)) {
+        held = slots_take_locked(core, gate->self, place, now_ns);
+        if (held != NO_INDEX) {
+            ret_answer->in_use = use.used + 1;
+            grant_locked(gate, place, held, now_ns, ret_answer->in_use);
+            ret_answer->verdict = GATE_GRANTED;
+        }
+    }
+    gate_unlock(gate);
+}
+
+/* A slot's use has ended after held_ms: the average learns it. */
+static void learn_hold(struct instance_row *instance, int64_t held_ms)
+{
+    if (instance->mean_hold_ms <= 0)
+        instance->mean_hold_ms = held_ms > 0 ? held_ms : 1;
+    else
+        instance->mean_hold_ms += (held_ms - instance->mean_hold_ms) / (1 << MEAN_HOLD_SHIFT);
+}
+
+void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
+                const struct lease_terms *terms)
+{
+    struct core_area *core = core_of(gate);
+    struct layout_area *layout = layout_of(gate);
+    struct place_row *row = &layout->places[place];
+    struct wait_record *record = &row->record;
+
+    gate_lock(gate);
+    require_own(gate, place);
+    record->state = end;
+    record->released_ns = now_ns;
+    if (atomic_load(&row->state) == PLACE_HELD) {
+        if (row->held != NO_INDEX) {
+            if (terms && !lease_begin_locked(core, terms, now_ns))
+                count(gate, COUNTER_leases_lost);
+            slots_give_locked(core, row->held);
+            learn_hold(own_instance(gate), (now_ns - record->granted_ns) / NS_PER_MS);
+        }
+    } else if (end == WAIT_TIMED_OUT) {
+        count(gate, COUNTER_image_refused_queue_timeout);
+    } else {
+        count(gate, COUNTER_image_left_queue);
+    }
+    journal_wait_locked(&own_instance(gate)->journal, record);
+    queue_free_place_locked(core, layout, place);
+    ring_locked(gate, now_ns);
+    gate_unlock(gate);
+}
+
+void gate_end_lease(struct gate *gate, const char *id, int64_t now_ns)
+{
+    gate_lock(gate);
+    if (lease_end_locked(core_of(gate), id))
+        ring_locked(gate, now_ns);
+    gate_unlock(gate);
+}
+
+void gate_lease_source(struct gate *gate, const char *id, char source[NAME_SIZE])
+{
+    gate_lock(gate);
+    (void)text_copy(source, NAME_SIZE, lease_source_locked(core_of(gate), id));
+    gate_unlock(gate);
+}
+
+bool gate_is_rung(const struct gate *gate, uint32_t place)
+{
+    return atomic_load(&layout_of(gate)->places[place].rung) != 0;
+}
+
+static void event_locked(struct instance_row *instance, int64_t now_wall_ms, const char *name,
+                         const char *detail)
+{
+    struct event_record event = {.wall_ms = now_wall_ms, .pid = getpid()};
+
+    (void)text_copy(event.name, sizeof event.name, name);
+    (void)text_copy(event.detail, sizeof event.detail, detail);
+    journal_event_locked(&instance->journal, &event);
+}
+
+void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_t now_ns,
+                     int64_t now_wall_ms)
+{
+    struct core_area *core = core_of(gate);
+    struct instance_row *instance = own_instance(gate);
+    char detail[160];
+
+    gate_lock(gate);
+    if (core->limit != limits->limit || core->max_waiting != limits->max_waiting ||
+        instance->gate_on != limits->on) {
+        (void)snprintf(detail, sizeof detail,
+                       "limit=%" PRIu32 " was=%" PRIu32 " max_waiting=%" PRIu32 " was=%" PRIu32
+                       " gate=%s",
+                       limits->limit, core->limit, limits->max_waiting, core->max_waiting,
+                       limits->on ? "on" : "off");
+        event_locked(instance, now_wall_ms, "limit_changed", detail);
+    }
+    /* An instance whose gate is off says nothing about the limit of those that share it. */
+    if (limits->on) {
+        core->limit = limits->limit;
+        core->max_waiting = limits->max_waiting;
+    }
+    instance->gate_on = limits->on;
+    ring_locked(gate, now_ns);
+    gate_unlock(gate);
+}
+
+void gate_tick(struct gate *gate, int64_t now_ns)
+{
+    struct core_area *core = core_of(gate);
+
+    gate_lock(gate);
+    (void)slots_use_locked(core, now_ns); /* finds a removed set, lets leases expire */
+    if (core->roster[gate->self].role == PROCESS_WORKER)
+        slots_answer_roll_call_locked(core, gate->self);
+    ring_locked(gate, now_ns);
+    gate_unlock(gate);
+}
+
+/* Close every place of a process in the ledger's eyes and free it. */
+static unsigned bury_places_locked(struct gate *gate, const struct roster_death *death,
+                                   enum wait_state end, int64_t now_ns)
+{
+    struct layout_area *layout = layout_of(gate);
+    struct instance_row *instance = instance_of(gate, &core_of(gate)->roster[death->index]);
+    unsigned places = 0;
+
+    for (uint32_t i = 0; i < PLACES_MAX; i++) {
+        struct place_row *row = &layout->places[i];
+
+        if (row->owner != death->index || row->incarnation != death->incarnation ||
+            atomic_load(&row->state) == PLACE_FREE)
+            continue;
+        row->record.state = end;
+        row->record.released_ns = now_ns;
+        journal_wait_locked(&instance->journal, &row->record);
+        counter_add(&instance->counters, COUNTER_image_worker_died, end == WAIT_WORKER_DIED);
+        queue_free_place_locked(core_of(gate), layout, i);
+        places++;
+    }
+    return places;
+}
+
+bool gate_bury(struct gate *gate, const struct roster_death *death, int64_t now_ns,
+               int64_t now_wall_ms, struct gate_burial *ret_burial)
+{
+    struct core_area *core = core_of(gate);
+    struct roster_row *row = &core->roster[death->index];
+    char detail[120];
+    bool ours;
+
+    gate_lock(gate);
+    ours = row->incarnation == death->incarnation && atomic_load(&row->pid) != 0;
+    if (ours) {
+        struct instance_row *instance = instance_of(gate, row);
+
+        ret_burial->pid = atomic_load(&row->pid);
+        ret_burial->role = (enum process_role)row->role;
+        ret_burial->slots = slots_bury_locked(core, death->index, death->incarnation);
+        ret_burial->places = bury_places_locked(gate, death, WAIT_WORKER_DIED, now_ns);
+        (void)snprintf(detail, sizeof detail, "pid=%d role=%u slots=%u places=%u", ret_burial->pid,
+                       row->role, ret_burial->slots, ret_burial->places);
+        event_locked(instance, now_wall_ms, "burial", detail);
+        counter_add(&instance->counters, COUNTER_burials, 1);
+        roster_leave_locked(core, death->index);
+        ring_locked(gate, now_ns);
+    }
+    gate_unlock(gate);
+    return ours;
+}
+
+void gate_resign(struct gate *gate, int64_t now_ns)
+{
+    struct core_area *core = core_of(gate);
+    struct roster_death own = {.index = gate->self};
+
+    gate_lock(gate);
+    own.incarnation = core->roster[gate->self].incarnation;
+    for (uint32_t i = 0; i < HELD_MAX; i++)
+        if (atomic_load(&core->held[i].held) && core->held[i].owner == own.index &&
+            core->held[i].incarnation == own.incarnation)
+            slots_give_locked(core, i);
+    (void)bury_places_locked(gate, &own, WAIT_SHUTDOWN, now_ns);
+    roster_leave_locked(core, gate->self);
+    ring_locked(gate, now_ns);
+    lock_give(&core->lock);
+    gate->self = NO_INDEX;
+}
+
+void gate_journal_call(struct gate *gate, const struct call_record *record)
+{
+    gate_lock(gate);
+    journal_call_locked(&own_instance(gate)->journal, record);
+    gate_unlock(gate);
+}
+
+void gate_journal_event(struct gate *gate, const struct event_record *record)
+{
+    gate_lock(gate);
+    journal_event_locked(&own_instance(gate)->journal, record);
+    gate_unlock(gate);
+}

@@ -1,0 +1,221 @@
+/* wait_queue.c - places at the gate and the order of those that wait; see wait_queue.h. */
+#include "shared/wait_queue.h"
+
+#include "shared/roster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void push_free(struct layout_area *layout, uint32_t place)
+{
+    layout->places[place].next = layout->free_head;
+    layout->free_head = place;
+}
+
+static void append(struct layout_area *layout, uint32_t place)
+{
+    struct place_row *row = &layout->places[place];
+
+    row->next = NO_INDEX;
+    row->previous = layout->queue_tail;
+    if (layout->queue_tail == NO_INDEX)
+        layout->queue_head = place;
+    else
+        layout->places[layout->queue_tail].next = place;
+    layout->queue_tail = place;
+    layout->waiting++;
+}
+
+static void unlink_waiting(struct layout_area *layout, uint32_t place)
+{
+    struct place_row *row = &layout->places[place];
+
+    if (row->previous == NO_INDEX)
+        layout->queue_head = row->next;
+    else
+        layout->places[row->previous].next = row->next;
+    if (row->next == NO_INDEX)
+        layout->queue_tail = row->previous;
+    else
+        layout->places[row->next].previous = row->previous;
+    layout->waiting--;
+}
+
+static uint32_t *waiting_of_layout(struct core_area *core)
+{
+    return &core->waiting_by_layout[LAYOUT_VERSION % LAYOUTS_MAX];
+}
+
+struct arrival {
+    uint64_t seq;
+    uint32_t place;
+};
+
+static int by_arrival(const void *left, const void *right)
+{
+    const struct arrival *a = left;
+    const struct arrival *b = right;
+
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
+{
+    static _Thread_local struct arrival waiting[PLACES_MAX];
+    size_t count = 0;
+
+    layout->queue_head = layout->queue_tail = layout->free_head = NO_INDEX;
+    layout->waiting = 0;
+    for (uint32_t i = PLACES_MAX; i-- > 0;) {
+        struct place_row *row = &layout->places[i];
+
+        if (atomic_load(&row->state) == PLACE_FREE)
+            push_free(layout, i);
+        else if (atomic_load(&row->state) == PLACE_WAITING)
+            waiting[count++] = (struct arrival){.seq = row->record.arrival_seq, .place = i};
+    }
+    qsort(waiting, count, sizeof waiting[0], by_arrival);
+    for (size_t i = 0; i < count; i++)
+        append(layout, waiting[i].place);
+    *waiting_of_layout(core) = layout->waiting;
+    layout->lists_ready = 1;
+}
+
+uint32_t queue_new_place_locked(struct core_area *core, struct layout_area *layout, uint32_t owner)
+{
+    uint32_t place = layout->free_head;
+    struct place_row *row;
+
+    if (place == NO_INDEX)
+        return NO_INDEX;
+    row = &layout->places[place];
+    layout->free_head = row->next;
+    row->owner = owner;
+    row->incarnation = core->roster[owner].incarnation;
+    row->next = row->previous = NO_INDEX;
+    row->held = NO_INDEX;
+    row->rung_ns = 0;
+    atomic_store(&row->rung, 0);
+    memset(&row->record, 0, sizeof row->record);
+    return place;
+}
+
+void queue_join_locked(struct core_area *core, struct layout_area *layout, uint32_t place)
+{
+    struct place_row *row = &layout->places[place];
+
+    REQUIRE(atomic_load(&row->state) == PLACE_FREE);
+    append(layout, place);
+    *waiting_of_layout(core) = layout->waiting;
+    atomic_store(&row->state, PLACE_WAITING);
+}
+
+void queue_hold_locked(struct core_area *core, struct layout_area *layout, uint32_t place,
+                       uint32_t held)
+{
+    struct place_row *row = &layout->places[place];
+
+    REQUIRE(atomic_load(&row->state) != PLACE_HELD);
+    if (atomic_load(&row->state) == PLACE_WAITING) {
+        unlink_waiting(layout, place);
+        *waiting_of_layout(core) = layout->waiting;
+    }
+    row->held = held;
+    row->rung_ns = 0;
+    atomic_store(&row->rung, 0);
+    atomic_store(&row->state, PLACE_HELD);
+}
+
+void queue_free_place_locked(struct core_area *core, struct layout_area *layout, uint32_t place)
+{
+    struct place_row *row = &layout->places[place];
+
+    if (atomic_load(&row->state) == PLACE_WAITING) {
+        unlink_waiting(layout, place);
+        *waiting_of_layout(core) = layout->waiting;
+    }
+    row->owner = 0;
+    row->incarnation = 0;
+    atomic_store(&row->rung, 0);
+    atomic_store(&row->state, PLACE_FREE);
+    push_free(layout, place);
+}
+
+static bool is_silent(const struct place_row *row, int64_t now_ns)
+{
+    return row->rung_ns != 0 && now_ns - row->rung_ns > QUEUE_SILENT_NS;
+}
+
+bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, uint32_t free,
+                           int64_t now_ns)
+{
+    uint32_t ahead = 0;
+
+    for (uint32_t at = layout->queue_head; at != NO_INDEX && ahead < free;
+         at = layout->places[at].next) {
+        if (at == place)
+            return true;
+        ahead += !is_silent(&layout->places[at], now_ns);
+    }
+    return false;
+}
+
+bool queue_has_answering_locked(const struct layout_area *layout, int64_t now_ns)
+{
+    for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
+        if (!is_silent(&layout->places[at], now_ns))
+            return true;
+    return false;
+}
+
+static bool some_gate_is_off(const struct layout_area *layout)
+{
+    for (uint32_t i = 0; i < INSTANCES_MAX; i++)
+        if (layout->instances[i].used && !layout->instances[i].gate_on)
+            return true;
+    return false;
+}
+
+unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, uint32_t free,
+                           int64_t now_ns)
+{
+    bool to_ring[ROSTER_MAX] = {false};
+    bool any_off = some_gate_is_off(layout);
+    unsigned rung = 0;
+    uint32_t turns = 0;
+
+    for (uint32_t at = layout->queue_head; at != NO_INDEX && (any_off || turns < free);
+         at = layout->places[at].next) {
+        struct place_row *row = &layout->places[at];
+        bool open = !layout->instances[core->roster[row->owner].instance].gate_on;
+        bool turn = turns < free;
+
+        if (!open && !turn)
+            continue;
+        if (!open && !is_silent(row, now_ns))
+            turns++;
+        if (atomic_load(&row->rung))
+            continue;
+        if (row->rung_ns == 0)
+            row->rung_ns = now_ns;
+        atomic_store(&row->rung, 1);
+        to_ring[row->owner] = true;
+        rung++;
+    }
+    for (uint32_t i = 0; rung > 0 && i < ROSTER_MAX; i++)
+        if (to_ring[i])
+            roster_ring(&core->roster[i]);
+    return rung;
+}
+
+uint32_t queue_position_locked(const struct layout_area *layout, uint32_t place)
+{
+    uint32_t position = 1;
+
+    for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next) {
+        if (at == place)
+            return position;
+        position++;
+    }
+    return 0;
+}
