@@ -112,6 +112,8 @@ deps: ## install what the goals on the command line need (alone: everything)
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
+print-%: ; @echo $($*)
+
 run: all tools ## start Caddy, Penstock and a simulated upstream, make some calls, stay until interrupted
 	@tests/tools/run_demo.sh
 
