@@ -17,6 +17,7 @@
 #define BASE_JSON_SCAN_H
 
 #include "base/check.h"
+#include "base/hash.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,22 +46,45 @@ enum json_scan_state {
     JSON_SCAN_TOO_DEEP, /* JSON so far, deeper than the bound; final */
 };
 
+/* What a reader wants to hear of: a tree of keys, constant data. A node may be reached by several
+ * edges, also from below itself. */
+struct json_node {
+    unsigned id;                     /* the reader's number for it, > 0; comes with the value */
+    bool hash;                       /* strings here are reported with raw_hash */
+    const struct json_node *element; /* of each element when it is an array; NULL = unwanted */
+    const struct json_edge *edges;   /* of its keys when it is an object */
+    size_t edge_count;
+};
+
+struct json_edge {
+    const char *key;
+    size_t key_length;
+    const struct json_node *node;
+};
+
+#define JSON_EDGE(key, node)                                                                       \
+    {                                                                                              \
+        (key), sizeof(key) - 1, (node)                                                             \
+    }
+
 /* One value as it is reported. Pointers are good only during the call. */
 struct json_value {
     enum json_kind kind;
+    unsigned id;      /* of its node; 0 when the scanner follows no tree */
     const char *text; /* STRING (decoded) and NUMBER, NUL-terminated; "" otherwise */
     size_t text_length;
     bool text_cut;       /* the string was longer than what is kept */
     uint64_t raw_length; /* STRING: bytes between the quotes as they stood in the input */
-    uint64_t raw_hash;   /* STRING: hash of those bytes; equal bytes give equal hashes */
+    uint64_t raw_hash;   /* STRING: their hash_bytes(); 0 where the node does not want it */
 };
 
 struct json_level {
+    const struct json_node *node; /* of the container; NULL = unwanted */
+    uint64_t index;               /* of the element being read, in an array */
+    unsigned key_length;
     bool is_array;
     bool key_cut;
-    uint64_t index; /* of the element being read, in an array */
     char key[JSON_SCAN_KEY_MAX + 1];
-    size_t key_length;
 };
 
 struct json_scan;
@@ -72,29 +96,28 @@ struct json_scan {
     void *context;
     enum json_scan_state state;
     unsigned depth; /* number of open objects and arrays; levels[0..depth-1] is the path */
+    uint64_t
+        data_bytes; /* raw bytes of the long strings so far that are data (base64), not words */
     struct json_level levels[JSON_SCAN_DEPTH_MAX];
     /* What follows is the scanner's own. */
     struct json_scan_private {
-        unsigned char expect;
-        unsigned char literal_at;
-        unsigned char unicode_digits;
-        unsigned char bom_at;
-        bool in_key;
-        uint16_t unicode;
-        uint16_t high_surrogate;
+        const struct json_node *root, *node; /* node: of the value being read */
         const char *literal;
-        char text[JSON_SCAN_TEXT_MAX + 1];
-        size_t text_length;
-        bool text_cut;
         uint64_t raw_length;
-        uint64_t hash;
-        uint64_t hash_tail;
-        unsigned hash_tail_length;
+        size_t text_length, text_max;
+        unsigned unicode, high_surrogate;
+        unsigned char expect, number, literal_at, unicode_digits;
+        bool in_key, text_cut, hashing;
+        char text[JSON_SCAN_TEXT_MAX + 1];
+        struct hash hash;
     } own;
 };
 
 /* on_value may be NULL (then it only validates). */
 void json_scan_init(struct json_scan *scan, json_value_function *on_value, void *context);
+/* Before the first feed: report only values that have a node in the tree under root (the node of
+ * the top value). */
+void json_scan_follow(struct json_scan *scan, const struct json_node *root);
 /* Read on. After a final state further bytes are ignored. */
 enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, size_t length);
 /* The input has ended (completes a number at top level): DONE, INVALID or TOO_DEEP. */

@@ -1,0 +1,654 @@
+/*
+ * json_scan.c - one byte after the other through RFC 8259; see json_scan.h.
+ *
+ * What may come next is in own.expect; the open containers are in levels[]. Only three places look
+ * at many bytes at once: blanks, the inside of strings, numbers. Nothing is set to zero beforehand:
+ * a level and the text are valid from when they are begun.
+ */
+#include "base/json_scan.h"
+
+#include "base/byte_run.h"
+
+#include <string.h>
+
+#define DATA_MIN 1024   /* raw bytes from which a string is looked at: words or data */
+#define UNWANTED_MAX 64 /* decoded bytes that are kept of a string nobody wants */
+
+enum expect {
+    EXPECT_START, /* the first byte of all */
+    EXPECT_BOM,
+    EXPECT_VALUE,
+    EXPECT_VALUE_OR_END, /* behind "[" and behind a comma in an array */
+    EXPECT_KEY_OR_END,   /* behind "{" and behind a comma in an object */
+    EXPECT_COLON,
+    EXPECT_COMMA_OR_END,
+    EXPECT_BLANK, /* behind the top value */
+    IN_STRING,
+    IN_ESCAPE,
+    IN_UNICODE,
+    IN_NUMBER,
+    IN_LITERAL,
+};
+
+enum number {
+    NUMBER_MINUS,
+    NUMBER_ZERO,
+    NUMBER_WHOLE,
+    NUMBER_POINT,
+    NUMBER_FRACTION,
+    NUMBER_E,
+    NUMBER_E_SIGN,
+    NUMBER_EXPONENT,
+    NUMBER_OVER, /* the byte is not part of it */
+};
+
+static const struct {
+    const char *text;
+    enum json_kind kind;
+} literals[] = {
+    {"true", JSON_TRUE},  {"false", JSON_FALSE},     {"null", JSON_NULL},
+    {"NaN", JSON_NUMBER}, {"Infinity", JSON_NUMBER}, {"-Infinity", JSON_NUMBER},
+};
+
+static const char minus_infinity[] = "-Infinity";
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+void json_scan_init(struct json_scan *scan, json_value_function *on_value, void *context)
+{
+    scan->on_value = on_value;
+    scan->context = context;
+    scan->state = JSON_SCAN_MORE;
+    scan->depth = 0;
+    scan->data_bytes = 0;
+    scan->own.root = NULL;
+    scan->own.node = NULL;
+    scan->own.expect = EXPECT_START;
+    scan->own.literal_at = 0;
+    scan->own.in_key = false;
+}
+
+void json_scan_follow(struct json_scan *scan, const struct json_node *root)
+{
+    REQUIRE(scan->own.expect == EXPECT_START);
+    scan->own.root = root;
+}
+
+/* ---- reporting ------------------------------------------------------------------------------- */
+
+static const struct json_node *find_node(const struct json_scan *scan)
+{
+    if (!scan->own.root || scan->depth == 0)
+        return scan->own.root;
+    const struct json_level *level = &scan->levels[scan->depth - 1];
+    const struct json_node *node = level->node;
+
+    if (!node || level->is_array)
+        return node ? node->element : NULL;
+    if (level->key_cut)
+        return NULL;
+    for (size_t i = 0; i < node->edge_count; i++) {
+        const struct json_edge *edge = &node->edges[i];
+
+        if (edge->key_length == level->key_length &&
+            memcmp(edge->key, level->key, edge->key_length) == 0)
+            return edge->node;
+    }
+    return NULL;
+}
+
+static bool is_wanted(const struct json_scan *scan)
+{
+    return scan->own.node || !scan->own.root;
+}
+
+static void report(struct json_scan *scan, struct json_value *value)
+{
+    if (!scan->on_value || !is_wanted(scan))
+        return;
+    value->id = scan->own.node ? scan->own.node->id : 0;
+    scan->on_value(scan->context, scan, value);
+}
+
+static void report_plain(struct json_scan *scan, enum json_kind kind)
+{
+    report(scan, &(struct json_value){.kind = kind, .text = ""});
+}
+
+static void report_number(struct json_scan *scan)
+{
+    scan->own.text[scan->own.text_length] = '\0';
+    report(scan, &(struct json_value){.kind = JSON_NUMBER,
+                                      .text = scan->own.text,
+                                      .text_length = scan->own.text_length,
+                                      .text_cut = scan->own.text_cut});
+}
+
+static void expect_after_value(struct json_scan *scan)
+{
+    if (scan->depth == 0)
+        scan->state = JSON_SCAN_DONE;
+    scan->own.expect = scan->depth == 0 ? EXPECT_BLANK : EXPECT_COMMA_OR_END;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void begin_text(struct json_scan *scan)
+{
+    scan->own.text_length = 0;
+    scan->own.text_cut = false;
+    scan->own.text_max = scan->own.in_key  ? JSON_SCAN_KEY_MAX
+                         : is_wanted(scan) ? JSON_SCAN_TEXT_MAX
+                                           : UNWANTED_MAX;
+}
+
+/* Where decoded bytes go: a key into its level, anything else into own.text. */
+static char *text_of(struct json_scan *scan)
+{
+    return scan->own.in_key ? scan->levels[scan->depth - 1].key : scan->own.text;
+}
+
+static void keep(struct json_scan *scan, const char *bytes, size_t length)
+{
+    size_t room = scan->own.text_max - scan->own.text_length;
+
+    if (scan->own.text_cut)
+        return;
+    if (length > room) {
+        scan->own.text_cut = true;
+        length = room;
+    }
+    memcpy(text_of(scan) + scan->own.text_length, bytes, length);
+    scan->own.text_length += length;
+}
+
+/* One code point as UTF-8, whole or not at all. */
+static void keep_code_point(struct json_scan *scan, unsigned code)
+{
+    char bytes[4];
+    size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0x00, 0xC0, 0xE0, 0xF0};
+
+    for (size_t i = length - 1; i > 0; i--, code >>= 6)
+        bytes[i] = (char)(0x80 | (code & 0x3F));
+    bytes[0] = (char)(lead[length] | code);
+    if (length > scan->own.text_max - scan->own.text_length)
+        scan->own.text_cut = true;
+    keep(scan, bytes, length);
+}
+
+#define REPLACEMENT 0xFFFDU
+
+/* A high surrogate that waited for its low half and got something else. */
+static void drop_surrogate(struct json_scan *scan)
+{
+    if (scan->own.high_surrogate) {
+        scan->own.high_surrogate = 0;
+        keep_code_point(scan, REPLACEMENT);
+    }
+}
+
+static void take_code_unit(struct json_scan *scan, unsigned unit)
+{
+    if (unit >= 0xDC00 && unit <= 0xDFFF && scan->own.high_surrogate) {
+        unsigned high = scan->own.high_surrogate - 0xD800;
+
+        scan->own.high_surrogate = 0;
+        keep_code_point(scan, 0x10000 + (high << 10) + (unit - 0xDC00));
+        return;
+    }
+    drop_surrogate(scan);
+    if (unit >= 0xD800 && unit <= 0xDBFF)
+        scan->own.high_surrogate = unit;
+    else if (unit >= 0xDC00 && unit <= 0xDFFF)
+        keep_code_point(scan, REPLACEMENT);
+    else
+        keep_code_point(scan, unit);
+}
+
+/* ---- strings --------------------------------------------------------------------------------- */
+
+static void begin_string(struct json_scan *scan, bool in_key)
+{
+    scan->own.expect = IN_STRING;
+    scan->own.in_key = in_key;
+    scan->own.raw_length = 0;
+    scan->own.high_surrogate = 0;
+    begin_text(scan);
+    scan->own.hashing = !in_key && scan->on_value &&
+                        (scan->own.root ? scan->own.node && scan->own.node->hash : true);
+    if (scan->own.hashing)
+        hash_init(&scan->own.hash);
+}
+
+/* Is the text the beginning of base64 or of a data: URL? Words have blanks or signs sooner or
+ * later. */
+static bool is_data(const char *text, size_t length)
+{
+    if (length >= 5 && memcmp(text, "data:", 5) == 0)
+        return true;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        char lower = (char)(c | 0x20);
+
+        if (!is_digit(c) && !(lower >= 'a' && lower <= 'z') && !memchr("+/=-_", c, 5))
+            return false;
+    }
+    return true;
+}
+
+static void end_key(struct json_scan *scan)
+{
+    struct json_level *level = &scan->levels[scan->depth - 1];
+
+    level->key_length = (unsigned)scan->own.text_length;
+    level->key[level->key_length] = '\0';
+    level->key_cut = scan->own.text_cut;
+    scan->own.in_key = false;
+    scan->own.expect = EXPECT_COLON;
+}
+
+static void end_string(struct json_scan *scan)
+{
+    drop_surrogate(scan);
+    if (scan->own.in_key) {
+        end_key(scan);
+        return;
+    }
+    scan->own.text[scan->own.text_length] = '\0';
+    if (scan->own.raw_length >= DATA_MIN && is_data(scan->own.text, scan->own.text_length))
+        scan->data_bytes += scan->own.raw_length;
+    report(scan, &(struct json_value){
+                     .kind = JSON_STRING,
+                     .text = scan->own.text,
+                     .text_length = scan->own.text_length,
+                     .text_cut = scan->own.text_cut,
+                     .raw_length = scan->own.raw_length,
+                     .raw_hash = scan->own.hashing ? hash_value(&scan->own.hash) : 0,
+                 });
+    expect_after_value(scan);
+}
+
+static void take_escape(struct json_scan *scan, char c)
+{
+    static const char from[] = "\"\\/bfnrt";
+    static const char into[] = "\"\\/\b\f\n\r\t";
+    const char *found = c ? strchr(from, c) : NULL;
+
+    if (c == 'u') {
+        scan->own.expect = IN_UNICODE;
+        scan->own.unicode = 0;
+        scan->own.unicode_digits = 0;
+    } else if (found) {
+        drop_surrogate(scan);
+        keep(scan, &into[found - from], 1);
+        scan->own.expect = IN_STRING;
+    } else {
+        scan->state = JSON_SCAN_INVALID;
+    }
+}
+
+static void take_unicode(struct json_scan *scan, char c)
+{
+    char lower = (char)(c | 0x20);
+    unsigned digit;
+
+    if (is_digit(c)) {
+        digit = (unsigned)(c - '0');
+    } else if (lower >= 'a' && lower <= 'f') {
+        digit = (unsigned)(lower - 'a') + 10;
+    } else {
+        scan->state = JSON_SCAN_INVALID;
+        return;
+    }
+    scan->own.unicode = scan->own.unicode << 4 | digit;
+    if (++scan->own.unicode_digits == 4) {
+        take_code_unit(scan, scan->own.unicode);
+        scan->own.expect = IN_STRING;
+    }
+}
+
+/* From inside a string to behind its closing quote, or to the end of what there is. */
+static const char *read_string(struct json_scan *scan, const char *at, const char *end)
+{
+    const char *from = at;
+    bool closed = false;
+
+    while (at < end && !closed && scan->state == JSON_SCAN_MORE) {
+        if (scan->own.expect == IN_ESCAPE) {
+            take_escape(scan, *at++);
+        } else if (scan->own.expect == IN_UNICODE) {
+            take_unicode(scan, *at++);
+        } else {
+            size_t run = byte_run_until(at, (size_t)(end - at), '"', '\\');
+
+            if (run > 0) {
+                drop_surrogate(scan);
+                keep(scan, at, run);
+                at += run;
+            }
+            if (at < end && *at == '"')
+                closed = true;
+            else if (at < end)
+                scan->own.expect = IN_ESCAPE;
+            at += at < end;
+        }
+    }
+    size_t raw = (size_t)(at - from) - closed;
+
+    scan->own.raw_length += raw;
+    if (scan->own.hashing)
+        hash_add(&scan->own.hash, from, raw);
+    if (closed)
+        end_string(scan);
+    return at;
+}
+
+/* ---- numbers and literals -------------------------------------------------------------------- */
+
+static enum number number_step(enum number number, char c)
+{
+    switch (number) {
+    case NUMBER_MINUS:
+        return c == '0' ? NUMBER_ZERO : is_digit(c) ? NUMBER_WHOLE : NUMBER_OVER;
+    case NUMBER_WHOLE:
+        if (is_digit(c))
+            return NUMBER_WHOLE;
+        return c == '.' ? NUMBER_POINT : (c | 0x20) == 'e' ? NUMBER_E : NUMBER_OVER;
+    case NUMBER_ZERO:
+        return c == '.' ? NUMBER_POINT : (c | 0x20) == 'e' ? NUMBER_E : NUMBER_OVER;
+    case NUMBER_POINT:
+        return is_digit(c) ? NUMBER_FRACTION : NUMBER_OVER;
+    case NUMBER_FRACTION:
+        return is_digit(c) ? NUMBER_FRACTION : (c | 0x20) == 'e' ? NUMBER_E : NUMBER_OVER;
+    case NUMBER_E:
+        if (c == '+' || c == '-')
+            return NUMBER_E_SIGN;
+        return is_digit(c) ? NUMBER_EXPONENT : NUMBER_OVER;
+    case NUMBER_E_SIGN:
+    case NUMBER_EXPONENT:
+        return is_digit(c) ? NUMBER_EXPONENT : NUMBER_OVER;
+    case NUMBER_OVER:
+        break;
+    }
+    return NUMBER_OVER;
+}
+
+static bool number_may_end(const struct json_scan *scan)
+{
+    return scan->own.number == NUMBER_ZERO || scan->own.number == NUMBER_WHOLE ||
+           scan->own.number == NUMBER_FRACTION || scan->own.number == NUMBER_EXPONENT;
+}
+
+static void end_number(struct json_scan *scan)
+{
+    report_number(scan);
+    expect_after_value(scan);
+}
+
+static const char *read_number(struct json_scan *scan, const char *at, const char *end)
+{
+    const char *from = at;
+    enum number next = NUMBER_OVER;
+
+    while (at < end && (next = number_step(scan->own.number, *at)) != NUMBER_OVER) {
+        scan->own.number = (unsigned char)next;
+        at++;
+    }
+    keep(scan, from, (size_t)(at - from));
+    if (at == end)
+        return at;
+    if (number_may_end(scan)) {
+        end_number(scan);
+    } else if (scan->own.number == NUMBER_MINUS && *at == 'I') {
+        scan->own.expect = IN_LITERAL;
+        scan->own.literal = minus_infinity;
+        scan->own.literal_at = 1;
+    } else {
+        scan->state = JSON_SCAN_INVALID;
+    }
+    return at;
+}
+
+static void end_literal(struct json_scan *scan)
+{
+    enum json_kind kind = JSON_NUMBER;
+
+    for (size_t i = 0; i < LENGTH(literals); i++)
+        if (strcmp(scan->own.literal, literals[i].text) == 0)
+            kind = literals[i].kind;
+    if (kind == JSON_NUMBER) {
+        begin_text(scan);
+        keep(scan, scan->own.literal, strlen(scan->own.literal));
+        report_number(scan);
+    } else {
+        report_plain(scan, kind);
+    }
+    expect_after_value(scan);
+}
+
+static void take_literal(struct json_scan *scan, char c)
+{
+    if (c != scan->own.literal[scan->own.literal_at]) {
+        scan->state = JSON_SCAN_INVALID;
+        return;
+    }
+    scan->own.literal_at++;
+    if (scan->own.literal[scan->own.literal_at] == '\0')
+        end_literal(scan);
+}
+
+/* ---- structure ------------------------------------------------------------------------------- */
+
+static void open_container(struct json_scan *scan, bool is_array)
+{
+    if (scan->depth == JSON_SCAN_DEPTH_MAX) {
+        scan->state = JSON_SCAN_TOO_DEEP;
+        return;
+    }
+    report_plain(scan, is_array ? JSON_ARRAY : JSON_OBJECT);
+    struct json_level *level = &scan->levels[scan->depth++];
+
+    level->node = scan->own.node;
+    level->is_array = is_array;
+    level->index = 0;
+    level->key_length = 0;
+    level->key[0] = '\0';
+    level->key_cut = false;
+    scan->own.expect = is_array ? EXPECT_VALUE_OR_END : EXPECT_KEY_OR_END;
+}
+
+static void close_container(struct json_scan *scan, char c)
+{
+    bool is_array = scan->depth > 0 && scan->levels[scan->depth - 1].is_array;
+
+    if (scan->depth == 0 || c != (is_array ? ']' : '}')) {
+        scan->state = JSON_SCAN_INVALID;
+        return;
+    }
+    scan->own.node = scan->levels[--scan->depth].node;
+    report_plain(scan, is_array ? JSON_ARRAY_END : JSON_OBJECT_END);
+    expect_after_value(scan);
+}
+
+/* The first byte of a value; when it is part of a number it is read again there. */
+static const char *begin_value(struct json_scan *scan, const char *at)
+{
+    char c = *at;
+
+    scan->own.node = find_node(scan);
+    if (c == '"') {
+        begin_string(scan, false);
+        return at + 1;
+    }
+    if (c == '{' || c == '[') {
+        open_container(scan, c == '[');
+        return at + 1;
+    }
+    if (c == '-' || is_digit(c)) {
+        begin_text(scan);
+        scan->own.expect = IN_NUMBER;
+        scan->own.number = NUMBER_MINUS; /* what may follow a minus may also stand without one */
+        if (c == '-')
+            keep(scan, at, 1);
+        return at + (c == '-');
+    }
+    for (size_t i = 0; i < LENGTH(literals); i++) {
+        if (c == literals[i].text[0]) {
+            scan->own.expect = IN_LITERAL;
+            scan->own.literal = literals[i].text;
+            scan->own.literal_at = 1;
+            return at + 1;
+        }
+    }
+    scan->state = JSON_SCAN_INVALID;
+    return at;
+}
+
+static void take_comma_or_end(struct json_scan *scan, char c)
+{
+    struct json_level *level = &scan->levels[scan->depth - 1];
+
+    if (c != ',') {
+        close_container(scan, c);
+    } else if (level->is_array) {
+        level->index++;
+        scan->own.expect = EXPECT_VALUE_OR_END;
+    } else {
+        scan->own.expect = EXPECT_KEY_OR_END;
+    }
+}
+
+static void take_bom(struct json_scan *scan, char c)
+{
+    static const char bom[] = "\xEF\xBB\xBF";
+
+    if (c != bom[scan->own.literal_at])
+        scan->state = JSON_SCAN_INVALID;
+    else if (++scan->own.literal_at == 3)
+        scan->own.expect = EXPECT_VALUE;
+}
+
+/* One byte, or more inside numbers, where what is expected is structure. */
+static const char *read_structure(struct json_scan *scan, const char *at)
+{
+    switch ((enum expect)scan->own.expect) {
+    case EXPECT_VALUE:
+        return begin_value(scan, at);
+    case EXPECT_VALUE_OR_END:
+        if (*at != ']')
+            return begin_value(scan, at);
+        close_container(scan, *at);
+        break;
+    case EXPECT_KEY_OR_END:
+        if (*at == '"')
+            begin_string(scan, true);
+        else
+            close_container(scan, *at);
+        break;
+    case EXPECT_COLON:
+        scan->own.expect = EXPECT_VALUE;
+        if (*at != ':')
+            scan->state = JSON_SCAN_INVALID;
+        break;
+    case EXPECT_COMMA_OR_END:
+        take_comma_or_end(scan, *at);
+        break;
+    case EXPECT_BLANK:
+        scan->state = JSON_SCAN_INVALID;
+        break;
+    case EXPECT_START:
+    case EXPECT_BOM:
+    case IN_STRING:
+    case IN_ESCAPE:
+    case IN_UNICODE:
+    case IN_NUMBER:
+    case IN_LITERAL:
+        UNREACHABLE();
+    }
+    return at + 1;
+}
+
+static const char *read_some(struct json_scan *scan, const char *at, const char *end)
+{
+    switch ((enum expect)scan->own.expect) {
+    case IN_STRING:
+    case IN_ESCAPE:
+    case IN_UNICODE:
+        return read_string(scan, at, end);
+    case IN_NUMBER:
+        return read_number(scan, at, end);
+    case IN_LITERAL:
+        take_literal(scan, *at);
+        return at + 1;
+    case EXPECT_START:
+        scan->own.expect = *at == '\xEF' ? EXPECT_BOM : EXPECT_VALUE;
+        return at;
+    case EXPECT_BOM:
+        take_bom(scan, *at);
+        return at + 1;
+    case EXPECT_VALUE:
+    case EXPECT_VALUE_OR_END:
+    case EXPECT_KEY_OR_END:
+    case EXPECT_COLON:
+    case EXPECT_COMMA_OR_END:
+    case EXPECT_BLANK:
+        break;
+    }
+    while (at < end && is_blank(*at))
+        at++;
+    return at < end ? read_structure(scan, at) : at;
+}
+
+enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, size_t length)
+{
+    const char *end = bytes + length;
+
+    for (const char *at = bytes; at < end;) {
+        if (scan->state == JSON_SCAN_INVALID || scan->state == JSON_SCAN_TOO_DEEP)
+            break;
+        at = read_some(scan, at, end);
+    }
+    return scan->state;
+}
+
+enum json_scan_state json_scan_end(struct json_scan *scan)
+{
+    if (scan->state == JSON_SCAN_MORE && scan->depth == 0 && scan->own.expect == IN_NUMBER &&
+        number_may_end(scan))
+        end_number(scan);
+    if (scan->state == JSON_SCAN_MORE)
+        scan->state = JSON_SCAN_INVALID;
+    return scan->state;
+}
+
+bool json_scan_at(const struct json_scan *scan, const char *path)
+{
+    const char *at = path;
+
+    for (unsigned i = 0; i < scan->depth; i++) {
+        const struct json_level *level = &scan->levels[i];
+
+        if (level->is_array) {
+            if (at[0] != '[' || at[1] != ']')
+                return false;
+            at += 2;
+            continue;
+        }
+        if (i > 0 && *at++ != '.')
+            return false;
+        if (level->key_cut || strcspn(at, ".[") != level->key_length ||
+            memcmp(at, level->key, level->key_length) != 0)
+            return false;
+        at += level->key_length;
+    }
+    return *at == '\0';
+}
