@@ -8,6 +8,7 @@
 #include "base/json_scan.h"
 
 #include "base/byte_run.h"
+#include "base/json_number.h"
 
 #include <string.h>
 
@@ -30,18 +31,6 @@ enum expect {
     IN_LITERAL,
 };
 
-enum number {
-    NUMBER_MINUS,
-    NUMBER_ZERO,
-    NUMBER_WHOLE,
-    NUMBER_POINT,
-    NUMBER_FRACTION,
-    NUMBER_E,
-    NUMBER_E_SIGN,
-    NUMBER_EXPONENT,
-    NUMBER_OVER, /* the byte is not part of it */
-};
-
 static const struct {
     const char *text;
     enum json_kind kind;
@@ -51,11 +40,6 @@ static const struct {
 };
 
 static const char minus_infinity[] = "-Infinity";
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 static bool is_blank(char c)
 {
@@ -239,7 +223,7 @@ static bool is_data(const char *text, size_t length)
         char c = text[i];
         char lower = (char)(c | 0x20);
 
-        if (!is_digit(c) && !(lower >= 'a' && lower <= 'z') && !memchr("+/=-_", c, 5))
+        if (!json_is_digit(c) && !(lower >= 'a' && lower <= 'z') && !memchr("+/=-_", c, 5))
             return false;
     }
     return true;
@@ -301,7 +285,7 @@ static void take_unicode(struct json_scan *scan, char c)
     char lower = (char)(c | 0x20);
     unsigned digit;
 
-    if (is_digit(c)) {
+    if (json_is_digit(c)) {
         digit = (unsigned)(c - '0');
     } else if (lower >= 'a' && lower <= 'f') {
         digit = (unsigned)(lower - 'a') + 10;
@@ -354,40 +338,6 @@ static const char *read_string(struct json_scan *scan, const char *at, const cha
 
 /* ---- numbers and literals -------------------------------------------------------------------- */
 
-static enum number number_step(enum number number, char c)
-{
-    switch (number) {
-    case NUMBER_MINUS:
-        return c == '0' ? NUMBER_ZERO : is_digit(c) ? NUMBER_WHOLE : NUMBER_OVER;
-    case NUMBER_WHOLE:
-        if (is_digit(c))
-            return NUMBER_WHOLE;
-        return c == '.' ? NUMBER_POINT : (c | 0x20) == 'e' ? NUMBER_E : NUMBER_OVER;
-    case NUMBER_ZERO:
-        return c == '.' ? NUMBER_POINT : (c | 0x20) == 'e' ? NUMBER_E : NUMBER_OVER;
-    case NUMBER_POINT:
-        return is_digit(c) ? NUMBER_FRACTION : NUMBER_OVER;
-    case NUMBER_FRACTION:
-        return is_digit(c) ? NUMBER_FRACTION : (c | 0x20) == 'e' ? NUMBER_E : NUMBER_OVER;
-    case NUMBER_E:
-        if (c == '+' || c == '-')
-            return NUMBER_E_SIGN;
-        return is_digit(c) ? NUMBER_EXPONENT : NUMBER_OVER;
-    case NUMBER_E_SIGN:
-    case NUMBER_EXPONENT:
-        return is_digit(c) ? NUMBER_EXPONENT : NUMBER_OVER;
-    case NUMBER_OVER:
-        break;
-    }
-    return NUMBER_OVER;
-}
-
-static bool number_may_end(const struct json_scan *scan)
-{
-    return scan->own.number == NUMBER_ZERO || scan->own.number == NUMBER_WHOLE ||
-           scan->own.number == NUMBER_FRACTION || scan->own.number == NUMBER_EXPONENT;
-}
-
 static void end_number(struct json_scan *scan)
 {
     report_number(scan);
@@ -397,18 +347,19 @@ static void end_number(struct json_scan *scan)
 static const char *read_number(struct json_scan *scan, const char *at, const char *end)
 {
     const char *from = at;
-    enum number next = NUMBER_OVER;
+    enum json_number next = JSON_NUMBER_OVER;
 
-    while (at < end && (next = number_step(scan->own.number, *at)) != NUMBER_OVER) {
+    while (at < end &&
+           (next = json_number_step((enum json_number)scan->own.number, *at)) != JSON_NUMBER_OVER) {
         scan->own.number = (unsigned char)next;
         at++;
     }
     keep(scan, from, (size_t)(at - from));
     if (at == end)
         return at;
-    if (number_may_end(scan)) {
+    if (json_number_may_end((enum json_number)scan->own.number)) {
         end_number(scan);
-    } else if (scan->own.number == NUMBER_MINUS && *at == 'I') {
+    } else if (scan->own.number == JSON_NUMBER_MINUS && *at == 'I') {
         scan->own.expect = IN_LITERAL;
         scan->own.literal = minus_infinity;
         scan->own.literal_at = 1;
@@ -493,10 +444,11 @@ static const char *begin_value(struct json_scan *scan, const char *at)
         open_container(scan, c == '[');
         return at + 1;
     }
-    if (c == '-' || is_digit(c)) {
+    if (c == '-' || json_is_digit(c)) {
         begin_text(scan);
         scan->own.expect = IN_NUMBER;
-        scan->own.number = NUMBER_MINUS; /* what may follow a minus may also stand without one */
+        scan->own.number =
+            JSON_NUMBER_MINUS; /* what may follow a minus may also stand without one */
         if (c == '-')
             keep(scan, at, 1);
         return at + (c == '-');
@@ -623,7 +575,7 @@ enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, s
 enum json_scan_state json_scan_end(struct json_scan *scan)
 {
     if (scan->state == JSON_SCAN_MORE && scan->depth == 0 && scan->own.expect == IN_NUMBER &&
-        number_may_end(scan))
+        json_number_may_end((enum json_number)scan->own.number))
         end_number(scan);
     if (scan->state == JSON_SCAN_MORE)
         scan->state = JSON_SCAN_INVALID;
