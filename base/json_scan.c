@@ -489,10 +489,23 @@ static void take_bom(struct json_scan *scan, char c)
         scan->own.expect = EXPECT_VALUE;
 }
 
-/* One byte, or more inside numbers, where what is expected is structure. */
-static const char *read_structure(struct json_scan *scan, const char *at)
+/* At least one byte; strings and numbers as far as they go. */
+static const char *read_some(struct json_scan *scan, const char *at, const char *end)
 {
-    switch ((enum expect)scan->own.expect) {
+    enum expect expect = (enum expect)scan->own.expect;
+
+    if (expect >= EXPECT_VALUE && expect <= EXPECT_BLANK) {
+        while (is_blank(*at))
+            if (++at == end)
+                return at;
+    }
+    switch (expect) {
+    case EXPECT_START:
+        scan->own.expect = *at == '\xEF' ? EXPECT_BOM : EXPECT_VALUE;
+        return at;
+    case EXPECT_BOM:
+        take_bom(scan, *at);
+        break;
     case EXPECT_VALUE:
         return begin_value(scan, at);
     case EXPECT_VALUE_OR_END:
@@ -517,21 +530,6 @@ static const char *read_structure(struct json_scan *scan, const char *at)
     case EXPECT_BLANK:
         scan->state = JSON_SCAN_INVALID;
         break;
-    case EXPECT_START:
-    case EXPECT_BOM:
-    case IN_STRING:
-    case IN_ESCAPE:
-    case IN_UNICODE:
-    case IN_NUMBER:
-    case IN_LITERAL:
-        UNREACHABLE();
-    }
-    return at + 1;
-}
-
-static const char *read_some(struct json_scan *scan, const char *at, const char *end)
-{
-    switch ((enum expect)scan->own.expect) {
     case IN_STRING:
     case IN_ESCAPE:
     case IN_UNICODE:
@@ -540,24 +538,9 @@ static const char *read_some(struct json_scan *scan, const char *at, const char 
         return read_number(scan, at, end);
     case IN_LITERAL:
         take_literal(scan, *at);
-        return at + 1;
-    case EXPECT_START:
-        scan->own.expect = *at == '\xEF' ? EXPECT_BOM : EXPECT_VALUE;
-        return at;
-    case EXPECT_BOM:
-        take_bom(scan, *at);
-        return at + 1;
-    case EXPECT_VALUE:
-    case EXPECT_VALUE_OR_END:
-    case EXPECT_KEY_OR_END:
-    case EXPECT_COLON:
-    case EXPECT_COMMA_OR_END:
-    case EXPECT_BLANK:
         break;
     }
-    while (at < end && is_blank(*at))
-        at++;
-    return at < end ? read_structure(scan, at) : at;
+    return at + 1;
 }
 
 enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, size_t length)
