@@ -1,0 +1,155 @@
+// edges.mjs - what the example configurations must get right: headers, sizes, paths, the status page.
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { behindEach, until } from './stage/stack.mjs';
+
+const settings = {
+    penstock: { max_json_body: '1m', max_multipart_body: '2m' },
+    image: { enabled: true, max_concurrent_requests: 2 },
+};
+const json = { 'content-type': 'application/json' };
+
+// Send bytes as they are, return all that comes back.
+function exchange(stack, text) {
+    return new Promise((resolve, reject) => {
+        const socket = net.connect({ host: '127.0.0.1', port: stack.port });
+        let answer = '';
+        socket.setTimeout(10000, () => socket.destroy(new Error('no answer within 10 s')));
+        socket.on('data', (piece) => (answer += piece));
+        socket.on('error', reject);
+        socket.on('close', () => resolve(answer));
+        socket.write(text.replaceAll('\n', '\r\n'));
+    });
+}
+
+behindEach('edges', settings, (stack, front) => {
+    stack.test('a header with an underscore never passes for the one with a hyphen', async () => {
+        for (let i = 0; i < 5; i++) {
+            const { status, body } = await stack.request({
+                method: 'POST', path: '/v1/chat/completions',
+                headers: { ...json, 'x-mock': 'echo=1', 'X-Api-Key': 'real', X_Api_Key: 'forged', X_Other_Key: 'forged' },
+                body: '{}',
+            });
+            assert.equal(status, 200);
+            const { headers } = JSON.parse(body);
+            assert.equal(headers['x-api-key'], 'real');
+            assert.equal(headers['x-other-key'], undefined);
+        }
+    });
+
+    stack.test('Proxy and what the web server adds of its own stay away from the upstream', async () => {
+        const { body } = await stack.request({
+            method: 'POST', path: '/v1/chat/completions',
+            headers: { ...json, 'x-mock': 'echo=1', Proxy: 'http://attacker.invalid/' }, body: '{}',
+        });
+        const { headers } = JSON.parse(body);
+        for (const name of ['proxy', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'status'])
+            assert.equal(headers[name], undefined, name);
+        assert.equal(headers.connection?.toLowerCase() === 'upgrade', false);
+    });
+
+    stack.test('Status does not reach the client as a header', async () => {
+        const { headers } = await stack.request({ path: '/v1/models' });
+        assert.equal(headers.status, undefined);
+    });
+
+    for (const framing of ['with Content-Length', 'chunked'])
+        stack.test(`413 for a body over the limit, ${framing}`, async () => {
+            const big = Buffer.alloc(1500000, ' ');
+            const { status, headers, body } = await stack.request({
+                method: 'POST', path: '/v1/chat/completions',
+                headers: framing === 'chunked' ? json : { ...json, 'content-length': big.length },
+                body: framing === 'chunked' ? [big.subarray(0, 700000), big.subarray(700000)] : big,
+            });
+            assert.equal(status, 413);
+            assert.match(headers['content-type'], /^application\/json/);
+            assert.equal(JSON.parse(body).error.code, 'penstock_body_too_large');
+        });
+
+    stack.test('413 through the official client is an error it understands, and is not retried', async () => {
+        const before = (await stack.stats()).requests;
+        const client = stack.client({ maxRetries: 2 });
+        await assert.rejects(client.images.edit({
+            model: 'gpt-image-2', prompt: 'a heron', image: new File([Buffer.alloc(2500000)], 'big.png'),
+        }), { status: 413, code: 'penstock_body_too_large' });
+        assert.equal((await stack.stats()).requests, before + 1); // the one is /stats itself, or none
+    });
+
+    stack.test('Content-Length of answers is kept', async () => {
+        const { headers, body } = await stack.request({
+            method: 'POST', path: '/v1/images/generations', headers: { ...json, 'x-mock': 'size=300000' },
+            body: JSON.stringify({ model: 'gpt-image-2', prompt: 'a heron' }),
+        });
+        assert.equal(headers['content-length'], String(body.length));
+        assert.equal(headers['content-encoding'], undefined);
+    });
+
+    stack.test('a long head of an answer passes', async () => {
+        const { status, headers } = await stack.request({
+            path: '/v1/models', headers: { 'x-mock': 'head_bytes=7000' },
+        });
+        assert.equal(status, 200);
+        assert.equal(headers['x-padding'].length, 7000);
+    });
+
+    stack.test('encoded slashes, empty and dot segments are refused, never routed', async () => {
+        for (const path of ['/v1/images%2Fgenerations', '/v1//images/generations', '/v1/x/../images/generations',
+            '/v1/images/%2e%2e/images/generations', '/v1/%00']) {
+            const before = (await stack.stats()).image_requests;
+            const answer = await exchange(stack,
+                `POST ${path} HTTP/1.1\nHost: 127.0.0.1:${stack.port}\nConnection: close\n` +
+                'Content-Type: application/json\nContent-Length: 2\n\n{}');
+            assert.match(answer, /^HTTP\/1\.1 4\d\d /, path);
+            assert.equal((await stack.stats()).image_requests, before, path);
+        }
+    });
+
+    stack.test('Expect: 100-continue and HTTP/1.0', async () => {
+        const continued = await exchange(stack,
+            `POST /v1/chat/completions HTTP/1.1\nHost: 127.0.0.1:${stack.port}\nConnection: close\n` +
+            'Expect: 100-continue\nContent-Type: application/json\nContent-Length: 2\n\n{}');
+        assert.match(continued, /HTTP\/1\.1 200 /);
+        const old = await exchange(stack,
+            'POST /v1/chat/completions HTTP/1.0\nContent-Type: application/json\nContent-Length: 2\n\n{}');
+        assert.match(old, /^HTTP\/1\.[01] 200 /);
+    });
+
+    stack.test('O8: the status page is for this machine only', async () => {
+        const allowed = await stack.request({ path: '/penstock/status' });
+        assert.equal(allowed.status, 200);
+        assert.match(allowed.headers['content-type'], /^text\/plain/);
+        assert.equal((await stack.request({ path: '/penstock/ping' })).status, 200);
+        assert.equal((await stack.request({ path: '/penstock/metrics' })).status, 200);
+        // Another loopback address stands for another machine.
+        for (const path of ['/penstock/status', '/penstock/metrics', '/penstock/'])
+            assert.equal((await stack.request({ path, localAddress: '127.0.0.2', agent: undefined })).status, 403);
+        // Calls do not depend on it.
+        assert.equal((await stack.request({ path: '/v1/models', localAddress: '127.0.0.2', agent: undefined })).status, 200);
+    });
+
+    stack.test('status is not served where calls are', async () => {
+        const { status } = await stack.request({ path: '/v1/../penstock/status' });
+        assert.notEqual(status, 500);
+        assert.ok([200, 400, 403, 404].includes(status));
+    });
+
+    stack.test('T76: a killed worker is replaced, the next call is served', async () => {
+        const worker = (await stack.status()).processes.find(({ role, own }) => role === 'worker' && own);
+        process.kill(worker.pid, 'SIGKILL');
+        await until('another has taken its place', async () => {
+            const { processes } = await stack.status();
+            const workers = processes.filter(({ role, own }) => role === 'worker' && own).map(({ pid }) => pid);
+            return workers.length === 2 && !workers.includes(worker.pid);
+        });
+        assert.equal((await stack.request({ path: '/v1/models' })).status, 200);
+    });
+
+    if (front === 'nginx')
+        stack.test('nginx: an absurd length is refused before the upload, as an error object', async () => {
+            const answer = await exchange(stack,
+                `POST /v1/images/edits HTTP/1.1\nHost: x\nConnection: close\nContent-Length: 300000000\n\nx`);
+            assert.match(answer, /^HTTP\/1\.1 413 /);
+            assert.match(answer, /application\/json/);
+            assert.match(answer, /penstock_body_too_large/);
+        });
+});
