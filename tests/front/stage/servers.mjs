@@ -14,9 +14,9 @@ export const webUser = 'www-data';
 const running = new Set();
 
 // Whatever ends this process, what it started ends too: by the exit handler, or, when we are killed, by
-// the kernel (setpriv --pdeathsig).
+// the kernel (setpriv --pdeathsig). With SIGTERM, which a master passes on to its children.
 process.on('exit', () => {
-    for (const child of running) child.kill('SIGKILL');
+    for (const child of running) child.kill('SIGTERM');
 });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
     process.on(signal, () => process.exit(1));
@@ -30,6 +30,7 @@ export function startProcess(name, directory, command, { env = {} } = {}) {
         cwd: directory,
         env: { ...process.env, ...env },
         stdio: ['ignore', fd, fd],
+        detached: true, // a process group of its own, so that stragglers can be ended with it
     });
     closeSync(fd);
     child.testName = name;
@@ -46,7 +47,7 @@ export function startProcess(name, directory, command, { env = {} } = {}) {
 export async function stopProcess(child, { signal = 'SIGTERM', patienceMs = 5000 } = {}) {
     if (!running.has(child)) return;
     child.kill(signal);
-    const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
+    const timer = setTimeout(() => process.kill(-child.pid, 'SIGKILL'), patienceMs);
     await child.ended;
     clearTimeout(timer);
 }
