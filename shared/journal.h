@@ -1,11 +1,11 @@
 /*
- * journal.h - hand-off from the request path to the ledger: rings of whole records in the segment, so
- * that what was written survives its writer (M10, L4).
+ * journal.h - hand-off from the request path to the ledger: rings of whole records in the segment,
+ * so that what was written survives its writer (M10, L4).
  *
  * Writers (request threads, burial) hold the segment's lock and never wait: when a ring is full the
- * record is counted as lost. Refusals may fill only three quarters of the ring of waits, so that they
- * cannot push out grants (N8). The one drainer holds the seat, reads without the lock what lies between
- * tail and head, and advances the tail after COMMIT.
+ * record is counted as lost. Refusals may fill only three quarters of the ring of waits, so that
+ * they cannot push out grants (N8). The one drainer holds the seat, reads without the lock what
+ * lies between tail and head, and advances the tail after COMMIT.
  */
 #ifndef SHARED_JOURNAL_H
 #define SHARED_JOURNAL_H
@@ -15,14 +15,14 @@
 
 #include <stdbool.h>
 
-/* Lock held. Each copies the record and rings the drainer's doorbell (waits and events at once, calls
- * only when a quarter of their ring is filled: they are batched). */
+/* Lock held. Each copies the record and rings the drainer's doorbell (waits and events at once,
+ * calls only when a quarter of their ring is filled: they are batched). */
 void journal_wait_locked(struct journal_area *journal, const struct wait_record *record);
 void journal_call_locked(struct journal_area *journal, const struct call_record *record);
 void journal_event_locked(struct journal_area *journal, const struct event_record *record);
 
-/* Try to sit down as the one drainer. False: somebody alive sits there. The seat of a dead drainer is
- * taken over. Stand up with journal_stand_up, in the same thread. */
+/* Try to sit down as the one drainer. False: somebody alive sits there. The seat of a dead drainer
+ * is taken over. Stand up with journal_stand_up, in the same thread. */
 MUST_CHECK bool journal_sit_down(struct journal_area *journal);
 void journal_stand_up(struct journal_area *journal);
 /* Make the seat, once, under the lock, when the instance's row is taken. */
@@ -38,8 +38,16 @@ struct journal_count {
 };
 /* What lies ready. */
 struct journal_count journal_ready(const struct journal_area *journal);
+/* by: records that are committed. */
 void journal_advance(struct journal_area *journal, const struct journal_count *by);
-/* Sleep until something urgent was written, at most timeout_ns. */
+/* Throw away what lies ready (the ledger is switched off). */
+void journal_discard(struct journal_area *journal);
+/* One more transaction failed; its records stay. */
+void journal_count_failure(struct journal_area *journal);
+/* Sleep until something urgent was written, at most timeout_ns. Returns at once when something
+ * urgent lies ready already. */
 void journal_wait_doorbell(struct journal_area *journal, int64_t timeout_ns);
+/* Wake the drainer for another reason. */
+void journal_ring_doorbell(struct journal_area *journal);
 
 #endif
