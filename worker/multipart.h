@@ -1,9 +1,9 @@
 /*
  * multipart.h - reads multipart/form-data as it streams by; changes nothing, keeps constant memory.
  *
- * Reports the short text fields (parts without a filename), wherever they stand: also behind 60 MB of
- * files. Understands quoted and unquoted boundaries and names, blanks after a boundary, a preamble
- * and an epilogue, boundaries that straddle two feeds (RFC 2046, RFC 7578).
+ * Reports the short text fields (parts without a filename), wherever they stand: also behind 60 MB
+ * of files. Understands quoted and unquoted boundaries and names, blanks after a boundary, a
+ * preamble and an epilogue, boundaries that straddle two feeds (RFC 2046, RFC 7578).
  */
 #ifndef WORKER_MULTIPART_H
 #define WORKER_MULTIPART_H
@@ -23,26 +23,31 @@ typedef void multipart_field_function(void *context, const char *name, const cha
 struct multipart {
     multipart_field_function *on_field;
     void *context;
-    bool ended;   /* the closing boundary was seen */
-    bool invalid; /* no boundary in the type, or a part's head too long */
-    unsigned parts;
+    bool ended;          /* the closing boundary was seen */
+    bool invalid;        /* no boundary in the type, or a part's head too long */
+    unsigned parts;      /* that are complete */
+    uint64_t text_bytes; /* of the values of text fields that are complete, however long */
     /* What follows is the reader's own. */
-    unsigned char state;
-    char delimiter[MULTIPART_BOUNDARY_MAX + 5]; /* CRLF "--" boundary */
-    size_t delimiter_length;
-    size_t matched;
-    char line[1024]; /* of a part's head */
-    size_t line_length;
-    bool is_file;
-    char name[MULTIPART_NAME_MAX + 1];
-    bool name_cut;
-    char value[MULTIPART_VALUE_MAX + 1];
-    size_t value_length;
-    bool value_cut;
+    struct multipart_private {
+        unsigned char state;
+        bool in_part;      /* not the preamble */
+        bool virtual_crlf; /* the first two bytes matched never stood in the input */
+        size_t delimiter_length, matched;
+        bool line_ended,
+            line_cut; /* of a part's head: it may still be continued by a folded line */
+        size_t line_length, head_bytes;
+        bool is_file, name_cut, value_cut;
+        size_t name_length, value_length;
+        uint64_t value_bytes;
+        char delimiter[MULTIPART_BOUNDARY_MAX + 5]; /* CRLF "--" boundary */
+        char line[1024];
+        char name[MULTIPART_NAME_MAX + 1];
+        char value[MULTIPART_VALUE_MAX + 1];
+    } own;
 };
 
-/* content_type is the whole header value. Is it multipart/form-data with a usable boundary? When not,
- * false, and the reader is invalid and ignores what it is fed. */
+/* content_type is the whole header value. Is it multipart/form-data with a usable boundary? When
+ * not, false, and the reader is invalid and ignores what it is fed. */
 bool multipart_begin(struct multipart *multipart, const char *content_type,
                      multipart_field_function *on_field, void *context);
 void multipart_feed(struct multipart *multipart, const char *bytes, size_t length);
