@@ -138,7 +138,7 @@ behindEach('gate, wait', { image: waiting }, (stack) => {
             return done.length === 3 && done;
         });
         const grants = rows.map(({ grant_seq }) => grant_seq);
-        assert.deepEqual(grants, grants.toSorted((a, b) => a - b), 'order of grants is order of arrivals');
+        assert.deepEqual(grants, [...grants].sort((a, b) => a - b), 'order of grants is order of arrivals');
         assert.equal(maximumImages(await stack.stats()), 1);
     });
 

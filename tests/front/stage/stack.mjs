@@ -1,4 +1,5 @@
 // stack.mjs - one whole stack in a directory of its own: simulated upstream, penstockd, a real web server.
+import { File as NodeFile } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -10,6 +11,9 @@ import {
     freePort, fronts, isRoot, logOf, pause, root, startFront, startProcess, stopProcess, until, untilListening,
     webUser,
 } from './servers.mjs';
+
+// Debian 12's Node 18 has no global File, which the client wants for uploads.
+globalThis.File ??= NodeFile;
 
 const build = path.resolve(root, process.env.BUILD ?? 'build/release');
 let stacks = 0;
