@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define EXIT_BAD_CONFIGURATION 78 /* EX_CONFIG of sysexits.h; systemd's RestartPreventExitStatus */
+#define EXIT_BAD_CONFIGURATION 78 /* EX_CONFIG; systemd's RestartPreventExitStatus */
 
 enum overflow_mode { OVERFLOW_REJECT, OVERFLOW_WAIT };
 enum client_gone_policy { CLIENT_GONE_CANCEL, CLIENT_GONE_FINISH };
@@ -109,12 +109,16 @@ struct options {
 };
 
 /* Read path (NULL: no file, defaults only) with its conf.d/ *.conf files, and the environment.
- * The seconds options image_stream_data_interval_timeout and image_first_byte_timeout_seconds are -1
- * when the operator did not set them and the gate is not active.
- * Without any [source], $PENSTOCK_UPSTREAM (or nothing) becomes source "default", and without any
- * [route] everything under /v1/ (and the same without /v1) goes to the first source.
- * Returns true and *ret_options when there is no error; report gets all errors and warnings, one line
- * each, either way. */
+ * The seconds options image_stream_data_interval_timeout and image_first_byte_timeout_seconds are
+ * -1 when the operator did not set them and the gate is not active.
+ *
+ * Without any [source], $PENSTOCK_UPSTREAM becomes source "default"; without it there is no source
+ * and no route, which is a warning: every call is answered 503. Without any [route] everything
+ * under /v1/ goes to the first source. A route's .to is never NULL, a base_url never ends in / or
+ * /v1.
+ *
+ * Returns true and *ret_options when there is no error; report gets all errors and warnings, one
+ * line each, either way. */
 MUST_CHECK bool options_load(const char *path, struct text *report, struct options **ret_options);
 /* Free; takes NULL. Secrets are wiped. */
 void options_free(struct options *options);

@@ -1,0 +1,445 @@
+/* options.c - the table, its memory, and the way from texts to a struct options; see options.h. */
+#include "worker/options.h"
+
+#include "worker/options_table.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The words of CHOICE options, in the order of their enums. */
+static const char *const choices_penstock_log_level[] = {"error", "warning", "notice",
+                                                         "info",  "debug",   NULL};
+static const char *const choices_penstock_log_format[] = {"logfmt", "json", NULL};
+static const char *const choices_image_concurrency_overflow_mode[] = {"reject", "wait", NULL};
+static const char *const choices_image_concurrency_on_client_gone[] = {"cancel", "finish", NULL};
+static const char *const choices_source_dialect[] = {"openai",    "dashscope", "azure", "gemini",
+                                                     "anthropic", "plain",     NULL};
+static const char *const choices_route_kind[] = {"auto",  "chat", "responses", "embedding",
+                                                 "image", "ocr",  "other",     NULL};
+
+#define WORDS_BOOL(section, key) NULL
+#define WORDS_COUNT(section, key) NULL
+#define WORDS_SECONDS(section, key) NULL
+#define WORDS_SIZE(section, key) NULL
+#define WORDS_STRING(section, key) NULL
+#define WORDS_CHOICE(section, key) choices_##section##_##key
+#define WORDS_LIST(section, key) NULL
+#define WORDS_SECRET(section, key) NULL
+#define WORDS_MODE(section, key) NULL
+#define IS_RELOADABLE_RELOAD true
+#define IS_RELOADABLE_RESTART false
+
+const struct option_row option_rows[] = {
+#define OPTION(section, key, field, TYPE, fallback, min, max, reload, help)                        \
+    {OPTION_SECTION_##section,                                                                     \
+     OPTION_TYPE_##TYPE,                                                                           \
+     #key,                                                                                         \
+     offsetof(struct section##_options, field),                                                    \
+     fallback,                                                                                     \
+     min,                                                                                          \
+     max,                                                                                          \
+     IS_RELOADABLE_##reload,                                                                       \
+     help,                                                                                         \
+     WORDS_##TYPE(section, key)},
+#include "worker/options_list.h"
+#undef OPTION
+};
+const size_t option_row_count = LENGTH(option_rows);
+
+const char *const option_section_words[OPTION_SECTION_KINDS] = {"penstock", "image_concurrency",
+                                                                "source", "route"};
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+struct option_block {
+    struct option_block *next;
+    size_t size;
+    max_align_t bytes[];
+};
+
+void *options_keep(struct options_loader *loader, size_t size)
+{
+    struct options_private *own = loader->options->own;
+    struct option_block *block = calloc(1, sizeof *block + size);
+
+    if (!block) {
+        loader->out_of_memory = true;
+        return NULL;
+    }
+    block->size = size;
+    block->next = own->blocks;
+    own->blocks = block;
+    return block->bytes;
+}
+
+const char *options_keep_text(struct options_loader *loader, const char *bytes, size_t length)
+{
+    char *kept = options_keep(loader, length + 1);
+
+    if (kept)
+        memcpy(kept, bytes, length);
+    return kept;
+}
+
+void options_free(struct options *options)
+{
+    if (!options)
+        return;
+    while (options->own && options->own->blocks) {
+        struct option_block *block = options->own->blocks;
+
+        options->own->blocks = block->next;
+        explicit_bzero(block->bytes, block->size);
+        free(block);
+    }
+    free(options->own);
+    free(options);
+}
+
+/* ---- sections ----------------------------------------------------------------------------------
+ */
+
+const struct option_row *option_row_find(enum option_section_kind kind, const char *key)
+{
+    for (size_t i = 0; i < option_row_count; i++)
+        if (option_rows[i].section == kind && strcmp(option_rows[i].key, key) == 0)
+            return &option_rows[i];
+    return NULL;
+}
+
+const struct option_row *option_row_of(enum option_section_kind kind, const char *key)
+{
+    const struct option_row *row = option_row_find(kind, key);
+
+    REQUIRE(row);
+    return row;
+}
+
+struct option_section *option_section_find(const struct options *options,
+                                           enum option_section_kind kind, const char *name)
+{
+    for (struct option_section *at = options->own->sections; at; at = at->next)
+        if (at->kind == kind && strcmp(at->name, name) == 0)
+            return at;
+    return NULL;
+}
+
+const char *option_text(const struct option_section *section, const struct option_row *row)
+{
+    const char *text = section->values[row - option_rows].text;
+
+    return text ? text : row->fallback;
+}
+
+bool option_is_set(const struct option_section *section, const struct option_row *row)
+{
+    return section->values[row - option_rows].text != NULL;
+}
+
+/* Variables of this section begin so; NULL when there is no memory. */
+static const char *variable_stem(struct options_loader *loader, enum option_section_kind kind,
+                                 const char *name)
+{
+    char word[OPTION_NAME_MAX + 32];
+    struct text stem;
+    const char *kept;
+
+    text_init(&stem, 2 * sizeof word);
+    option_variable_word(word, sizeof word, option_section_words[kind]);
+    text_printf(&stem, "PENSTOCK__%s__", word);
+    option_variable_word(word, sizeof word, name);
+    if (*name)
+        text_printf(&stem, "%s__", word);
+    loader->out_of_memory = loader->out_of_memory || stem.overflowed;
+    kept = options_keep_text(loader, text_string(&stem), stem.length);
+    text_release(&stem);
+    return kept;
+}
+
+struct option_section *option_section_add(struct options_loader *loader,
+                                          enum option_section_kind kind, const char *name,
+                                          struct option_place declared)
+{
+    struct options_private *own = loader->options->own;
+    struct option_section **end = &own->sections;
+    struct option_section *section = options_keep(loader, sizeof *section);
+
+    if (!section)
+        return NULL;
+    section->kind = kind;
+    section->declared = declared;
+    section->name = options_keep_text(loader, name, strlen(name));
+    section->variable_stem = variable_stem(loader, kind, name);
+    section->values = options_keep(loader, option_row_count * sizeof *section->values);
+    if (loader->out_of_memory)
+        return NULL;
+    while (*end)
+        end = &(*end)->next;
+    *end = section;
+    own->section_count++;
+    return section;
+}
+
+/* ---- from texts to struct options
+ * ---------------------------------------------------------------- */
+
+static bool variable_begins(const struct options_surroundings *around, const char *stem)
+{
+    for (const char *const *at = around->environment; at && *at; at++)
+        if (strncmp(*at, stem, strlen(stem)) == 0)
+            return true;
+    return false;
+}
+
+static struct option_section *first_section(const struct options *options,
+                                            enum option_section_kind kind)
+{
+    struct option_section *at = options->own->sections;
+
+    while (at && at->kind != kind)
+        at = at->next;
+    return at;
+}
+
+static size_t count_sections(const struct options *options, enum option_section_kind kind)
+{
+    size_t count = 0;
+
+    for (const struct option_section *at = options->own->sections; at; at = at->next)
+        count += at->kind == kind;
+    return count;
+}
+
+static void set_value(struct option_section *section, const char *key, const char *text,
+                      struct option_place place)
+{
+    const struct option_row *row = option_row_of(section->kind, key);
+
+    section->values[row - option_rows] = (struct option_value){.text = text, .place = place};
+}
+
+/* Without a [source], PENSTOCK_UPSTREAM is one; without a [route], all calls go to the first
+ * source. */
+static void add_implied_sections(struct options_loader *loader)
+{
+    const char *upstream = options_variable(loader->around, "PENSTOCK_UPSTREAM");
+    struct option_place place = {.variable = "PENSTOCK_UPSTREAM"};
+    struct option_section *section;
+
+    if (!first_section(loader->options, OPTION_SECTION_source)) {
+        if (*upstream || variable_begins(loader->around, "PENSTOCK__SOURCE__DEFAULT__")) {
+            section = option_section_add(loader, OPTION_SECTION_source, "default", place);
+            upstream = options_keep_text(loader, upstream, strlen(upstream));
+            if (section && upstream && *upstream)
+                set_value(section, "base_url", upstream, place);
+        }
+    } else if (*upstream) {
+        options_warning(loader, (struct option_subject){.place = &place},
+                        "ignored, because the configuration has a [source]; to override its URL "
+                        "set PENSTOCK__SOURCE__NAME__BASE_URL");
+    }
+    section = first_section(loader->options, OPTION_SECTION_source);
+    if (section && !first_section(loader->options, OPTION_SECTION_route)) {
+        struct option_section *route =
+            option_section_add(loader, OPTION_SECTION_route, "default", (struct option_place){0});
+
+        if (route)
+            set_value(route, "source", section->name, (struct option_place){0});
+    }
+}
+
+/* Give every section the struct that its values fill. */
+static bool place_targets(struct options_loader *loader)
+{
+    struct options *options = loader->options;
+    size_t source_count = count_sections(options, OPTION_SECTION_source);
+    size_t route_count = count_sections(options, OPTION_SECTION_route);
+
+    options->sources = options_keep(loader, (source_count + 1) * sizeof *options->sources);
+    options->routes = options_keep(loader, (route_count + 1) * sizeof *options->routes);
+    if (!options->sources || !options->routes)
+        return false;
+    for (struct option_section *at = options->own->sections; at; at = at->next) {
+        switch (at->kind) {
+        case OPTION_SECTION_penstock:
+            at->target = &options->penstock;
+            break;
+        case OPTION_SECTION_image_concurrency:
+            at->target = &options->image;
+            break;
+        case OPTION_SECTION_source:
+            options->sources[options->source_count].name = at->name;
+            at->target = &options->sources[options->source_count++];
+            break;
+        case OPTION_SECTION_route:
+            options->routes[options->route_count].name = at->name;
+            at->target = &options->routes[options->route_count++];
+            break;
+        case OPTION_SECTION_KINDS:
+            UNREACHABLE();
+        }
+    }
+    return true;
+}
+
+static int compare_routes(const void *left, const void *right)
+{
+    const struct route_options *a = left;
+    const struct route_options *b = right;
+    size_t a_length = strlen(a->path);
+    size_t b_length = strlen(b->path);
+
+    if (a_length != b_length)
+        return a_length < b_length ? 1 : -1;
+    return strcmp(a->path, b->path);
+}
+
+/* An image time-out the operator did not set does nothing while the gate is off (off changes
+ * nothing). */
+static void settle_image_timeouts(struct options *options)
+{
+    const struct option_section *section =
+        option_section_find(options, OPTION_SECTION_image_concurrency, "");
+
+    options->image.active = options->image.enabled && options->image.max_concurrent_requests > 0;
+    if (options->image.active)
+        return;
+    if (!option_is_set(section, option_row_of(section->kind, "image_stream_data_interval_timeout")))
+        options->image.image_stream_data_interval_timeout_ms = -1;
+    if (!option_is_set(section, option_row_of(section->kind, "image_first_byte_timeout_seconds")))
+        options->image.image_first_byte_timeout_ms = -1;
+}
+
+static void fill(struct options_loader *loader)
+{
+    struct options *options = loader->options;
+
+    for (struct option_section *at = options->own->sections; at; at = at->next)
+        for (size_t i = 0; i < option_row_count && !loader->out_of_memory; i++)
+            if (option_rows[i].section == at->kind)
+                option_read(loader, at, &option_rows[i]);
+    if (loader->out_of_memory)
+        return;
+    for (size_t i = 0; i < options->route_count; i++)
+        for (size_t k = 0; k < options->source_count; k++)
+            if (strcmp(options->routes[i].source, options->sources[k].name) == 0)
+                options->routes[i].to = &options->sources[k];
+    settle_image_timeouts(options);
+    options_check(loader);
+    qsort(options->routes, options->route_count, sizeof *options->routes, compare_routes);
+}
+
+static void loader_begin(struct options_loader *loader, const struct options_surroundings *around,
+                         struct text *report)
+{
+    *loader = (struct options_loader){.around = around, .report = report};
+    loader->options = calloc(1, sizeof *loader->options);
+    if (loader->options)
+        loader->options->own = calloc(1, sizeof *loader->options->own);
+    if (!loader->options || !loader->options->own) {
+        loader->out_of_memory = true;
+        return;
+    }
+    (void)option_section_add(loader, OPTION_SECTION_penstock, "", (struct option_place){0});
+    (void)option_section_add(loader, OPTION_SECTION_image_concurrency, "",
+                             (struct option_place){0});
+}
+
+static bool loader_end(struct options_loader *loader, struct options **ret_options)
+{
+    bool good;
+
+    if (!loader->out_of_memory)
+        add_implied_sections(loader);
+    if (!loader->out_of_memory)
+        options_apply_environment(loader);
+    if (!loader->out_of_memory && place_targets(loader))
+        fill(loader);
+    if (loader->out_of_memory)
+        text_append_string(loader->report, "configuration: out of memory\n");
+    good = !loader->out_of_memory && loader->error_count == 0;
+    if (good)
+        *ret_options = loader->options;
+    else
+        options_free(loader->options);
+    return good;
+}
+
+bool options_load_inputs(const struct options_input *inputs, size_t count,
+                         const struct options_surroundings *around, struct text *report,
+                         struct options **ret_options)
+{
+    struct options_loader loader;
+
+    loader_begin(&loader, around, report);
+    for (size_t i = 0; i < count && !loader.out_of_memory; i++)
+        options_apply_input(&loader, &inputs[i]);
+    return loader_end(&loader, ret_options);
+}
+
+bool options_load(const char *path, struct text *report, struct options **ret_options)
+{
+    struct options_surroundings around = {.environment = (const char *const *)environ,
+                                          .read_secrets = true};
+    struct options_loader loader;
+
+    loader_begin(&loader, &around, report);
+    if (path && !loader.out_of_memory) {
+        options_apply_file(&loader, path);
+        options_apply_drop_ins(&loader, path);
+    }
+    return loader_end(&loader, ret_options);
+}
+
+/* ---- workers and threads -----------------------------------------------------------------------
+ */
+
+static int64_t count_cpus(void)
+{
+    cpu_set_t set;
+    long online;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? online : 1;
+}
+
+int64_t options_workers(const struct options *options)
+{
+    int64_t most = option_row_of(OPTION_SECTION_penstock, "workers")->max;
+    int64_t cpus;
+
+    if (options->penstock.workers > 0)
+        return options->penstock.workers;
+    cpus = count_cpus();
+    if (cpus > most)
+        return most;
+    return cpus < 2 ? 2 : cpus;
+}
+
+int64_t options_threads_needed(const struct options *options)
+{
+    const struct image_concurrency_options *image = &options->image;
+    int64_t usable_percent = 100 - options->penstock.reserve_percent;
+    int64_t calls = image->max_concurrent_requests;
+
+    if (!image->active)
+        return 0;
+    if (image->overflow_mode == OVERFLOW_WAIT)
+        calls += image->max_waiting_requests;
+    return (calls * 100 + usable_percent - 1) / usable_percent;
+}
+
+int64_t options_threads(const struct options *options)
+{
+    int64_t workers = options_workers(options);
+    int64_t each = (options_threads_needed(options) + workers - 1) / workers;
+
+    if (options->penstock.threads > 0)
+        return options->penstock.threads;
+    return each < 64 ? 64 : each;
+}
