@@ -9,27 +9,29 @@ B := build/$(VARIANT)
 BASE := check clock hash text parse log json_scan
 SHARED := segment lock roster slots wait_queue leases gate journal counters snapshot ledger
 # the life of one request first, in the order of the table of steps in worker/request.c
-STEPS := accept identify intent route admission attempts relay respond settle
-WORKER := request $(STEPS) ticket fault multipart sse pictures spool client_watch bell \
-          fastcgi http_client options options_file options_check serve scribe status metrics monitor master activation
+STEPS := accept identify receive route admission attempts relay respond settle
+WORKER := request $(STEPS) intent ticket fault upstream upstream_head watchers heartbeat \
+	multipart sse pictures spool client_watch bell refuser fastcgi fastcgi_head http_client \
+	options options_file options_input options_env options_value options_secret options_check \
+	options_report options_print serve scribe status status_html metrics monitor master activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
 MAIN_penstockctl := worker/control
 
-# Every tests/tools/x.c is a program; what several share lies in tests/tools/parts/. A unit test that
-# wants a fake instead of the real file gets a line of its own below "fakes".
-TOOLS := $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c))
-TOOL_PARTS := $(patsubst %.c,%,$(wildcard tests/tools/parts/*.c))
+# A test tool is tests/tools/NAME.c, or the files of tests/tools/NAME/, or both. A unit test that wants a
+# fake instead of the real file gets a line of its own below "fakes".
+TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)) \
+	$(patsubst tests/tools/%/,%,$(dir $(wildcard tests/tools/*/*.c))))
+tool_objects = $(addprefix $(B)/,$(addsuffix .o,$(basename $(wildcard tests/tools/$(1).c tests/tools/$(1)/*.c))))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 UNIT_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/base/test_*.c tests/shared/test_*.c tests/worker/test_*.c))
 PROCESS_TESTS := $(sort $(wildcard tests/processes/*.sh))
-FRONT_TESTS := $(sort $(wildcard tests/front/*.sh))
 CHECKS := $(sort $(wildcard tests/checks/*.sh))
 
 UNITS := $(BASE:%=base/%) $(SHARED:%=shared/%) $(WORKER:%=worker/%)
 LIB := $(B)/libpenstock.a
 OBJECTS := $(UNITS:%=$(B)/%.o) $(foreach p,$(PROGRAMS),$(B)/$(MAIN_$(p)).o)
-TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(TOOLS:%=$(B)/tests/tools/%.o) $(TOOL_PARTS:%=$(B)/%.o) \
+TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(foreach tool,$(TOOLS),$(call tool_objects,$(tool))) \
 	$(FUZZERS:%=$(B)/tests/fuzz/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard tests/fakes/*.c))
 
 # ---- how it is compiled --------------------------------------------------------------------------
@@ -100,10 +102,10 @@ export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
 
 .DEFAULT_GOAL := all
-.PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan \
-	check-tsan check-valgrind suite tsan-suite valgrind-suite objects lint-objects tidy fuzz fuzz-run fuzz-seeds bench bench-deps bench-gate \
-	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer checks format format-check docs install \
-	deb deps coverage clean
+.PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan check-tsan \
+	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate \
+	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer objects lint-objects tidy format format-check \
+	checks docs install deb deps coverage clean
 
 all: $(PROGRAMS:%=$(B)/%) ## build penstockd and penstockctl
 tools: $(TOOLS:%=$(B)/tools/%) ## build the test tools (simulated upstream, web-server stand-in)
@@ -131,7 +133,7 @@ check-unit: $(UNIT_PROGRAMS) $(REPLAYS) ## unit tests and fuzz seeds only
 check-processes: all tools ## storms, kill -9, reloads between real processes
 	@tests/run.sh $(PROCESS_TESTS)
 check-front: all tools ## the real Apache, Caddy and nginx with the official SDK
-	@tests/run.sh $(FRONT_TESTS)
+	@tests/front/run.sh
 check-asan: ## unit and process tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@TEST_TIME_FACTOR=3 $(MAKE) --no-print-directory VARIANT=asan suite
 # TSan needs the address layout of old kernels: setarch -R where it is allowed.
@@ -147,19 +149,20 @@ valgrind-suite: $(UNIT_PROGRAMS)
 checks: | deps ## what keeps the words about the tree true (tests/checks)
 	@tests/run.sh $(CHECKS)
 
-# Each fuzzer for FUZZ_SECONDS; what it newly finds is merged into the kept seeds.
+# What a fuzzer newly finds stays in build/fuzz/found; fuzz-keep adds what widens the coverage to the tree.
 FUZZ_SECONDS ?= 60
-fuzz: ## fuzz each target for FUZZ_SECONDS (60); keeps what widens the coverage
+fuzz: ## fuzz each target for FUZZ_SECONDS (60)
 	@$(MAKE) --no-print-directory VARIANT=fuzz fuzz-run
 fuzz-run: $(FUZZERS:%=$(B)/fuzz/%)
-	@set -e; for name in $(FUZZERS); do \
-		new=$(B)/found/$$name; seeds=tests/fuzz/seeds/$${name#fuzz_}; mkdir -p $$new $$seeds; \
-		echo "== $$name, $(FUZZ_SECONDS) s"; \
+	@for name in $(FUZZERS); do echo "== $$name, $(FUZZ_SECONDS) s"; \
+		found=$(B)/found/$$name; mkdir -p $$found; \
 		$(B)/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-			-artifact_prefix=$(B)/found/crash-$$name- $$new $$seeds 2>$(B)/found/$$name.log || \
-			{ tail -n 60 $(B)/found/$$name.log; exit 1; }; \
-		grep -E 'stat::(number_of_executed_units|new_units_added)' $(B)/found/$$name.log; \
-		$(B)/fuzz/$$name -merge=1 $$seeds $$new 2>/dev/null; done
+			-artifact_prefix=$(B)/found/crash-$$name- $$found tests/fuzz/corpus/$$name >$$found.log 2>&1 || \
+			{ tail -n 60 $$found.log; exit 1; }; \
+		grep -E 'stat::(number_of_executed_units|new_units_added)' $$found.log; done
+fuzz-keep: ## add what `make fuzz` found to tests/fuzz/corpus
+	@for name in $(FUZZERS); do \
+		build/fuzz/fuzz/$$name -merge=1 tests/fuzz/corpus/$$name build/fuzz/found/$$name 2>&1 | tail -n 1; done
 fuzz-seeds: $(REPLAYS) ## replay the kept seeds
 	@tests/run.sh $(REPLAYS)
 
@@ -243,24 +246,17 @@ $(B)/%.o: %.c Makefile | deps
 $(LIB): $(UNITS:%=$(B)/%.o)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
-$(B)/libparts.a: $(TOOL_PARTS:%=$(B)/%.o)
-	@rm -f $@
-	$(Q)ar rcs $@ $^
 $(B)/penstockd: $(B)/$(MAIN_penstockd).o $(LIB)
 $(B)/penstockctl: $(B)/$(MAIN_penstockctl).o $(LIB)
 $(PROGRAMS:%=$(B)/%):
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(B)/tools/%: $(B)/tests/tools/%.o $(B)/libparts.a $(LIB)
-	@mkdir -p $(@D)
-	$(call say,LINK)
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
 # fakes: $(B)/tests/bin/worker/test_x: $(B)/tests/fakes/fake_y.o
 $(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(B)/tests/bin/%: $(B)/tests/%.o $(B)/libparts.a $(LIB)
+$(B)/tests/bin/%: $(B)/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -lm -o $@
@@ -272,5 +268,11 @@ $(B)/%.tidy: $(B)/%.o .clang-tidy
 	$(call say,TIDY)
 	$(Q)clang-tidy --quiet --warnings-as-errors='*' $*.c -- $(filter-out -MMD -MP -Werror,$(CFLAGS)) 2>/dev/null
 	@touch $@
+
+.SECONDEXPANSION:
+$(TOOLS:%=$(B)/tools/%): $(B)/tools/%: $$(call tool_objects,$$*) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

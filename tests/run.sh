@@ -3,7 +3,8 @@
 #   tests/run.sh PROGRAM|SCRIPT ...
 # Programs (cmocka) run two at a time and count each of their tests; then scripts run one after another
 # and count as one each. The output of what fails is shown, all of it stays in $BUILD/test-logs/.
-# A script ends with 0 = passed, 77 = skipped, else failed. Each has 120 s, or what a line
+# A script ends with 0 = passed, 77 = skipped, else failed; one whose last line is "N passed, N failed"
+# counts as that. Each has 120 s, or what a line
 # "# timeout: SECONDS" in the script (a "timeout: SECONDS" in the first lines of the program's source)
 # says, times $TEST_TIME_FACTOR. $TEST_WRAPPER goes in front of programs (valgrind).
 # The last line is "N passed, N failed" (and ", N skipped" when some were).
@@ -58,6 +59,8 @@ count_one() { # PATH
         good=$(cmocka_sum PASSED "$log.log")
         bad=$(cmocka_sum FAILED "$log.log")
         skip=$(cmocka_sum SKIPPED "$log.log")
+    elif [[ $(tail -n 1 "$log.log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
+        good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]} skip=${BASH_REMATCH[4]:-0}
     fi
     # A script, or a program that died, hung, leaked, or ran no test at all.
     if ((code == 77)); then

@@ -29,7 +29,7 @@ $difference"
 
 one_line() { tr -s '\n ' ' ' | sed 's/ $//'; }
 steps_of_makefile=$(make -s print-STEPS | one_line)
-steps_of_table=$(sed -n '/^static .*steps\[\].*= {/,/^};/p' worker/request.c 2>/dev/null |
+steps_of_table=$(sed -n '/steps\[\] = {$/,/^};/p' worker/request.c 2>/dev/null |
     grep -oE '\b[a-z]+_step\b' | sed 's/_step$//' | awk '!seen[$0]++' | one_line || true)
 steps_of_map=$(grep -m 1 -oE 'accept → [a-z →]+' "$map" | sed 's/ *→ */ /g' | one_line || true)
 for found in "$steps_of_table" "$steps_of_map"; do

@@ -2,7 +2,7 @@
  * replay.c - run a fuzz target over its kept seeds without a fuzzer, with any compiler and
  * sanitizer.
  *
- *   fuzz_NAME [FILE|DIRECTORY]...   without arguments: tests/fuzz/seeds/NAME
+ *   fuzz_NAME [FILE|DIRECTORY]...   without arguments: tests/fuzz/corpus/fuzz_NAME
  */
 #include <dirent.h>
 #include <errno.h>
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
         name = strstr(name != NULL ? name : argv[0], "fuzz_");
         if (name == NULL)
             fail(argv[0], "is not called fuzz_NAME");
-        (void)snprintf(seeds, sizeof seeds, "tests/fuzz/seeds/%s", name + strlen("fuzz_"));
+        (void)snprintf(seeds, sizeof seeds, "tests/fuzz/corpus/%s", name);
         replay_path(seeds);
     }
     if (seeds_run == 0)
