@@ -1,5 +1,9 @@
 /*
  * snapshot.h - a copy of what the status page shows, taken under one short lock.
+ *
+ * All parts of one snapshot belong to the same moment: used slots, holders, queue and positions
+ * agree with one another. Counters are read beside it: each is exact, together they may be a call
+ * apart.
  */
 #ifndef SHARED_SNAPSHOT_H
 #define SHARED_SNAPSHOT_H
@@ -15,18 +19,24 @@ struct snapshot_process {
     int32_t pid;
     enum process_role role;
     uint64_t generation;
+    uint64_t incarnation; /* grows with every process that enters */
     uint32_t draining, threads, threads_busy, instance;
     int64_t since_ns;
 };
 
 struct snapshot_place {
-    bool holds; /* else waits */
-    uint32_t position; /* of a waiting one */
+    bool holds;        /* else waits */
+    uint32_t position; /* of a waiting one, now: 1 = first */
     int32_t pid;
     struct wait_record record;
 };
 
 struct snapshot {
+    int64_t taken_ns;
+    char gate[NAME_SIZE + 16];
+    char state_directory[256]; /* of the instance that looks */
+    uint32_t instance;         /* its index: processes of the others have another one */
+    int64_t since_wall_ms;     /* when the instance's row was taken */
     uint32_t limit, max_waiting, waiting;
     struct slots_use use;
     uint64_t semaphore_epoch, owner_deaths;
@@ -42,7 +52,7 @@ struct snapshot {
     uint64_t counters[COUNTERS];
     unsigned process_count;
     struct snapshot_process processes[ROSTER_MAX];
-    unsigned place_count; /* holders first, then waiters in order */
+    unsigned place_count; /* holders first, in the order of their grants, then waiters in order */
     struct snapshot_place *places; /* owned */
 };
 
