@@ -1,6 +1,7 @@
 /*
- * metrics.h - /penstock/metrics in the Prometheus/OpenMetrics text format. Names are stable, prefix
- * penstock_; base units; labels bounded. Pure.
+ * metrics.h - /penstock/metrics in the Prometheus text format 0.0.4 or the OpenMetrics text format
+ * 1.0.0. Names are stable, prefix penstock_; base units; labels bounded: never a client, a key or
+ * anything else that a client sends. Pure.
  */
 #ifndef WORKER_METRICS_H
 #define WORKER_METRICS_H
@@ -8,7 +9,12 @@
 #include "base/text.h"
 #include "shared/snapshot.h"
 
+enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
+
+/* counters: for the histograms; the other counts come from the snapshot. */
 void metrics_text(const struct snapshot *snapshot, const struct counters_area *counters,
-                  struct text *out);
+                  enum metrics_format format, struct text *out);
+/* The answer's Content-Type. */
+const char *metrics_content_type(enum metrics_format format);
 
 #endif

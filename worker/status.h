@@ -1,5 +1,6 @@
 /*
- * status.h - what the status socket answers, rendered from a snapshot: text, JSON, OpenMetrics. Pure.
+ * status.h - what the status socket tells people and programs about one snapshot: text and JSON.
+ * Pure. The page for browsers is worker/status_html.h.
  */
 #ifndef WORKER_STATUS_H
 #define WORKER_STATUS_H
@@ -7,12 +8,37 @@
 #include "base/text.h"
 #include "shared/snapshot.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* now_ns/now_wall_ms: of the snapshot. */
-void status_text(const struct snapshot *snapshot, int64_t now_ns, int64_t now_wall_ms,
-                 struct text *out);
-void status_json(const struct snapshot *snapshot, int64_t now_ns, int64_t now_wall_ms,
-                 struct text *out);
+enum status_part {
+    STATUS_SUMMARY = 1,
+    STATUS_SLOTS = 2, /* who holds a slot */
+    STATUS_QUEUE = 4, /* who waits */
+    STATUS_PROCESSES = 8,
+    STATUS_COUNTERS = 16,
+    STATUS_ALL = 31,
+};
+
+struct status_view {
+    unsigned parts;      /* of enum status_part */
+    bool full;           /* text: every call, else at most STATUS_CALLS_SHOWN of each list */
+    int64_t now_wall_ms; /* of the snapshot */
+};
+
+#define STATUS_CALLS_SHOWN 25U
+
+void status_text(const struct snapshot *snapshot, const struct status_view *view, struct text *out);
+/* One object; always every call. */
+void status_json(const struct snapshot *snapshot, const struct status_view *view, struct text *out);
+
+/* "worker"; also the metrics' label. */
+const char *status_role_name(enum process_role role);
+unsigned status_holders(const struct snapshot *snapshot);
+
+/* Milliseconds, never negative, that the call has waited (until now, or until its slot) and held.
+ */
+int64_t status_waited_ms(const struct snapshot *snapshot, const struct snapshot_place *place);
+int64_t status_held_ms(const struct snapshot *snapshot, const struct snapshot_place *place);
 
 #endif

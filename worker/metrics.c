@@ -1,0 +1,275 @@
+/* metrics.c - the scrape page; see metrics.h. */
+#include "worker/metrics.h"
+
+#include "base/clock.h"
+#include "shared/counters.h"
+#include "worker/status.h"
+#include "worker/version.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct page {
+    const struct snapshot *snapshot;
+    enum metrics_format format;
+    struct text *out;
+};
+
+const char *metrics_content_type(enum metrics_format format)
+{
+    return format == METRICS_OPENMETRICS
+               ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+               : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+/* In OpenMetrics a counter's family is named without the _total that its samples carry, and what is
+ * always 1 and tells by its labels is an info. */
+static void family(const struct page *page, const char *name, const char *type, const char *help)
+{
+    const char *suffix = "";
+
+    if (page->format == METRICS_PROMETHEUS && strcmp(type, "counter") == 0)
+        suffix = "_total";
+    text_printf(page->out, "# HELP penstock_%s%s %s\n# TYPE penstock_%s%s %s\n", name, suffix, help,
+                name, suffix, type);
+}
+
+static void gauge(const struct page *page, const char *name, uint64_t value, const char *help)
+{
+    family(page, name, "gauge", help);
+    text_printf(page->out, "penstock_%s %" PRIu64 "\n", name, value);
+}
+
+static void counter(const struct page *page, const char *name, uint64_t value, const char *help)
+{
+    family(page, name, "counter", help);
+    text_printf(page->out, "penstock_%s_total %" PRIu64 "\n", name, value);
+}
+
+/* ---- counters
+ * ------------------------------------------------------------------------------------ */
+
+/* Counters that are one family with a label. Those not listed are families of their own. */
+static const struct counter_label {
+    enum counter counter;
+    const char *family, *label, *help;
+} counter_labels[] = {
+    {COUNTER_requests_ok, "requests", "outcome=\"ok\"", "Calls that ended, by outcome."},
+    {COUNTER_requests_refused, "requests", "outcome=\"refused\"", ""},
+    {COUNTER_requests_upstream_failed, "requests", "outcome=\"upstream_failed\"", ""},
+    {COUNTER_requests_client_gone, "requests", "outcome=\"client_gone\"", ""},
+    {COUNTER_image_refused_limit, "image_refusals", "reason=\"limit\"",
+     "Image calls refused by the gate, by reason."},
+    {COUNTER_image_refused_queue_full, "image_refusals", "reason=\"queue_full\"", ""},
+    {COUNTER_image_refused_queue_timeout, "image_refusals", "reason=\"queue_timeout\"", ""},
+    {COUNTER_tokens_in, "tokens", "direction=\"in\"", "Tokens reported by upstreams."},
+    {COUNTER_tokens_out, "tokens", "direction=\"out\"", ""},
+    {COUNTER_bytes_in, "body_bytes", "direction=\"in\"",
+     "Body bytes received from and sent to clients."},
+    {COUNTER_bytes_out, "body_bytes", "direction=\"out\"", ""},
+};
+
+/* Counters whose family has another name than they. */
+static const struct counter_rename {
+    enum counter counter;
+    const char *family;
+} counter_renames[] = {
+    {COUNTER_requests, "requests_accepted"},
+    {COUNTER_images_delivered, "images"},
+};
+
+static const struct counter_label *label_of(enum counter which)
+{
+    for (size_t i = 0; i < LENGTH(counter_labels); i++)
+        if (counter_labels[i].counter == which)
+            return &counter_labels[i];
+    return NULL;
+}
+
+static const char *family_of(enum counter which)
+{
+    for (size_t i = 0; i < LENGTH(counter_renames); i++)
+        if (counter_renames[i].counter == which)
+            return counter_renames[i].family;
+    return counter_name(which);
+}
+
+static void counters_with_labels(const struct page *page)
+{
+    const char *open = "";
+
+    for (size_t i = 0; i < LENGTH(counter_labels); i++) {
+        const struct counter_label *row = &counter_labels[i];
+
+        if (strcmp(row->family, open) != 0)
+            family(page, row->family, "counter", row->help);
+        open = row->family;
+        text_printf(page->out, "penstock_%s_total{%s} %" PRIu64 "\n", row->family, row->label,
+                    page->snapshot->counters[row->counter]);
+    }
+}
+
+static void counters_alone(const struct page *page)
+{
+    for (unsigned i = 0; i < COUNTERS; i++)
+        if (!label_of((enum counter)i))
+            counter(page, family_of((enum counter)i), page->snapshot->counters[i],
+                    counter_help((enum counter)i));
+}
+
+static void journal(const struct page *page)
+{
+    const struct journal_count_view *view = &page->snapshot->journal;
+
+    family(page, "journal_pending", "gauge", "Records that wait to be written into the ledger.");
+    text_printf(page->out, "penstock_journal_pending{records=\"waits\"} %" PRIu64 "\n",
+                view->waits_pending);
+    text_printf(page->out, "penstock_journal_pending{records=\"calls\"} %" PRIu64 "\n",
+                view->calls_pending);
+    text_printf(page->out, "penstock_journal_pending{records=\"events\"} %" PRIu64 "\n",
+                view->events_pending);
+    family(page, "journal_lost", "counter",
+           "Records that found the journal full and are missing in the ledger.");
+    text_printf(page->out, "penstock_journal_lost_total{records=\"waits\"} %" PRIu64 "\n",
+                view->waits_lost);
+    text_printf(page->out, "penstock_journal_lost_total{records=\"calls\"} %" PRIu64 "\n",
+                view->calls_lost);
+    text_printf(page->out, "penstock_journal_lost_total{records=\"events\"} %" PRIu64 "\n",
+                view->events_lost);
+    counter(page, "journal_written", view->written, "Records written into the ledger.");
+    counter(page, "journal_failures", view->failures, "Ledger transactions that failed.");
+}
+
+/* ---- histograms
+ * ---------------------------------------------------------------------------------- */
+
+static void histogram(const struct page *page, const char *name, const char *help,
+                      const struct histogram_row *row)
+{
+    uint64_t cumulative = 0;
+
+    family(page, name, "histogram", help);
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        cumulative += atomic_load_explicit(&row->buckets[i], memory_order_relaxed);
+        text_printf(page->out, "penstock_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
+                    histogram_bounds_s[i], cumulative);
+    }
+    /* The count is the sum of what was read: row->count may be an observation ahead or behind. */
+    cumulative += atomic_load_explicit(&row->buckets[HISTOGRAM_BUCKETS], memory_order_relaxed);
+    text_printf(page->out,
+                "penstock_%s_bucket{le=\"+Inf\"} %" PRIu64 "\npenstock_%s_sum %.6f\n"
+                "penstock_%s_count %" PRIu64 "\n",
+                name, cumulative, name,
+                (double)atomic_load_explicit(&row->sum_us, memory_order_relaxed) / 1e6, name,
+                cumulative);
+}
+
+/* ---- gauges
+ * -------------------------------------------------------------------------------------- */
+
+static void slots(const struct page *page)
+{
+    const struct snapshot *snapshot = page->snapshot;
+
+    family(page, "image_slots", "gauge",
+           "Image slots of this host: used (leased ones included), leased to background work, the "
+           "limit (0 = none), and free ones (absent without a limit).");
+    text_printf(page->out, "penstock_image_slots{state=\"used\"} %" PRIu32 "\n",
+                snapshot->use.used);
+    text_printf(page->out, "penstock_image_slots{state=\"limit\"} %" PRIu32 "\n", snapshot->limit);
+    text_printf(page->out, "penstock_image_slots{state=\"leased\"} %" PRIu32 "\n",
+                snapshot->use.leases);
+    if (snapshot->use.free != UINT32_MAX)
+        text_printf(page->out, "penstock_image_slots{state=\"free\"} %" PRIu32 "\n",
+                    snapshot->use.free);
+}
+
+static void queue(const struct page *page)
+{
+    const struct snapshot *snapshot = page->snapshot;
+    unsigned first = status_holders(snapshot);
+    int64_t oldest_ms = 0;
+
+    if (first < snapshot->place_count)
+        oldest_ms = status_waited_ms(snapshot, &snapshot->places[first]);
+    gauge(page, "image_queue_length", snapshot->waiting, "Image calls that wait for a slot.");
+    gauge(page, "image_queue_limit", snapshot->max_waiting, "The most that may wait.");
+    family(page, "image_queue_oldest_seconds", "gauge",
+           "How long the first in the queue has waited.");
+    text_printf(page->out, "penstock_image_queue_oldest_seconds %.3f\n", (double)oldest_ms / 1e3);
+    family(page, "image_hold_mean_seconds", "gauge",
+           "Moving average of how long a slot is held; 0 = unknown.");
+    text_printf(page->out, "penstock_image_hold_mean_seconds %.3f\n",
+                (double)snapshot->mean_hold_ms / 1e3);
+    gauge(page, "image_gate_on", snapshot->gate_on, "1 while this instance limits image calls.");
+}
+
+static void processes(const struct page *page)
+{
+    static const enum process_role roles[] = {PROCESS_MASTER, PROCESS_WORKER, PROCESS_MONITOR,
+                                              PROCESS_TOOL};
+    const struct snapshot *snapshot = page->snapshot;
+    unsigned by_role[PROCESS_TOOL + 1] = {0};
+    uint64_t threads = 0;
+    uint64_t busy = 0;
+
+    for (unsigned i = 0; i < snapshot->process_count; i++) {
+        const struct snapshot_process *process = &snapshot->processes[i];
+
+        if (process->instance != snapshot->instance || process->role > PROCESS_TOOL)
+            continue;
+        by_role[process->role]++;
+        if (process->role == PROCESS_WORKER) {
+            threads += process->threads;
+            busy += process->threads_busy;
+        }
+    }
+    family(page, "processes", "gauge", "Living processes of this instance, by role.");
+    for (size_t i = 0; i < LENGTH(roles); i++)
+        text_printf(page->out, "penstock_processes{role=\"%s\"} %u\n", status_role_name(roles[i]),
+                    by_role[roles[i]]);
+    family(page, "request_threads", "gauge", "Request threads of this instance's workers.");
+    text_printf(page->out, "penstock_request_threads{state=\"busy\"} %" PRIu64 "\n", busy);
+    text_printf(page->out, "penstock_request_threads{state=\"idle\"} %" PRIu64 "\n",
+                threads > busy ? threads - busy : 0);
+}
+
+static void instance(const struct page *page)
+{
+    const struct snapshot *snapshot = page->snapshot;
+
+    if (page->format == METRICS_OPENMETRICS)
+        family(page, "build", "info", "The program that answers.");
+    else
+        family(page, "build_info", "gauge", "The program that answers.");
+    text_printf(page->out, "penstock_build_info{version=\"%s\"} 1\n", PENSTOCK_VERSION);
+    gauge(page, "configuration_generation", snapshot->generation,
+          "Grows with every load of the configuration.");
+    gauge(page, "master_up", snapshot->master_pid != 0, "1 while a master process is booked.");
+    gauge(page, "segment_linked", snapshot->linked,
+          "0 when the name of the shared memory was removed.");
+    gauge(page, "semaphore_epoch", snapshot->semaphore_epoch,
+          "Grows when the semaphore set had to be made anew.");
+}
+
+void metrics_text(const struct snapshot *snapshot, const struct counters_area *counters,
+                  enum metrics_format format, struct text *out)
+{
+    struct page page = {.snapshot = snapshot, .format = format, .out = out};
+
+    slots(&page);
+    queue(&page);
+    processes(&page);
+    instance(&page);
+    journal(&page);
+    counters_with_labels(&page);
+    counters_alone(&page);
+    histogram(&page, "image_queue_wait_seconds", "How long image calls waited for their slot.",
+              &counters->queue_wait);
+    histogram(&page, "upstream_seconds", "From sending a call to the end of the upstream's answer.",
+              &counters->upstream_time);
+    histogram(&page, "first_byte_seconds", "From sending a call to the first byte of its answer.",
+              &counters->first_byte);
+    if (format == METRICS_OPENMETRICS)
+        text_append_string(out, "# EOF\n");
+}
