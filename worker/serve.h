@@ -19,11 +19,14 @@ struct child_context {
     int status_fd;
     int master_pidfd; /* readable when the master has ended */
     pid_t master_pid;
+    int ready_fd; /* pipe to the master: one byte says that the child serves; -1 = none */
 };
 
 /* The whole life of a worker, from after fork to its exit status. */
 int serve_main(const struct child_context *context);
 
+/* Tell the master that this child serves. */
+void child_ready(const struct child_context *context);
 /* The one way a child process ends: flushes what sanitizers and coverage keep. */
 _Noreturn void serve_exit(int status);
 

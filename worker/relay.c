@@ -1,0 +1,147 @@
+/*
+ * relay.c - step 7: from the commit on: head and body to the client, byte for byte, each upstream
+ * flush of a stream at once. What kind of answer it is is told by the upstream's content type,
+ * never by the request.
+ *
+ * Where an early head was sent already (heartbeat.c), the answer must fit it: an event stream goes
+ * on as it is; anything else is wrapped in one event, an error in the family's error shape.
+ */
+#include "worker/relay.h"
+
+#include "base/clock.h"
+#include "shared/leases.h"
+#include "worker/upstream.h"
+
+#include <string.h>
+
+/* A larger document than this, for a client that was promised a stream, stalls and ends in an
+ * error. */
+#define WRAPPED_BYTES_MAX (128 * 1024 * 1024)
+
+/* A document for a client that was promised a stream: held back whole, then sent as one event. */
+static bool must_wrap(const struct request *request)
+{
+    return request->response == RESPONSE_STREAM && !request->upstream_is_stream;
+}
+
+static bool send_head(struct request *request)
+{
+    if (request->response != RESPONSE_NONE)
+        return true;
+    request->response = request->upstream_is_stream ? RESPONSE_STREAM : RESPONSE_BODY;
+    return upstream_pass_body(request, text_string(&request->head), request->head.length);
+}
+
+/* From now on body bytes go straight through. */
+static bool commit(struct request *request)
+{
+    bool passed;
+
+    request->committed = true;
+    request->status = request->upstream_status;
+    passed = send_head(request) &&
+             upstream_pass_body(request, text_string(&request->held), request->held.length);
+    text_clear(&request->held);
+    http_exchange_resume(request->exchange);
+    return passed;
+}
+
+static bool is_final_status(const char *status)
+{
+    static const char *const words[] = {"completed", "failed", "incomplete", "cancelled",
+                                        "SUCCEEDED", "FAILED", "CANCELED",   "UNKNOWN"};
+
+    for (size_t i = 0; i < LENGTH(words); i++)
+        if (strcmp(status, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The upstream has nothing more to do for this call; background work goes on under a lease (G13).
+ */
+static void give_ticket(struct request *request)
+{
+    const struct delivered *delivered = &request->pictures.delivered;
+    const struct lease_terms terms = {
+        .id = delivered->id,
+        .source = request->source->name,
+        .instance = request->worker->segment->instance,
+        .duration_ns = request->worker->options->image.background_lease_ms * NS_PER_MS,
+    };
+    bool goes_on = request->reader.intent.background && request->upstream_status / 100 == 2 &&
+                   *delivered->id && !is_final_status(delivered->status);
+    enum wait_state end = request->client_gone && !request->discard ? WAIT_CLIENT_GONE : WAIT_DONE;
+
+    ticket_give(&request->ticket, end, goes_on ? &terms : NULL);
+    if (!goes_on && *delivered->id && is_final_status(delivered->status) &&
+        request->worker->options->image.active)
+        gate_end_lease(&request->worker->gate, delivered->id, clock_monotonic_ns());
+}
+
+static enum step_result finish(struct request *request)
+{
+    pictures_end(&request->pictures);
+    if (request->fault.code == FAULT_NONE)
+        upstream_judge(request);
+    if (http_exchange_outcome(request->exchange) != HTTP_COMPLETE)
+        upstream_end(request); /* closed before the slot goes */
+    give_ticket(request);
+    if (request->client_gone)
+        return STEP_OVER;
+    return request->fault.code == FAULT_NONE ? STEP_NEXT : STEP_FAULT;
+}
+
+/* Send a held document as one event. */
+static enum step_result finish_wrapped(struct request *request)
+{
+    enum step_result result = finish(request);
+    struct text event;
+    const char *line = text_string(&request->held);
+
+    request->status = request->upstream_status;
+    text_init(&event, request->held.length * 2 + 256);
+    if (request->upstream_status / 100 != 2)
+        text_append_string(&event, "event: error\n");
+    while (*line) {
+        size_t length = strcspn(line, "\r\n");
+
+        text_append_string(&event, "data: ");
+        text_append(&event, line, length);
+        text_append_char(&event, '\n');
+        line += length;
+        line += strspn(line, "\r\n");
+    }
+    text_append_char(&event, '\n');
+    if (result == STEP_NEXT && !fastcgi_write(request->fcgi, text_string(&event), event.length))
+        result = request_client_left(request);
+    text_release(&event);
+    text_release(&request->held);
+    request->held.limit = REQUEST_BODY_HELD_MAX;
+    return result;
+}
+
+static bool flush(struct request *request)
+{
+    if (!request->upstream_is_stream || request->discard || fastcgi_flush(request->fcgi))
+        return true;
+    return upstream_pass_body(request, "", 0); /* finds the client gone, and decides */
+}
+
+enum step_result relay_step(struct request *request)
+{
+    enum upstream_event event = UPSTREAM_PROGRESS;
+    bool wrap = must_wrap(request);
+
+    if (wrap)
+        request->held.limit = WRAPPED_BYTES_MAX;
+    else if (!commit(request))
+        return finish(request);
+    while (event == UPSTREAM_PROGRESS && http_exchange_outcome(request->exchange) == HTTP_RUNNING) {
+        if (!wrap && !flush(request))
+            break;
+        event = upstream_run(request);
+    }
+    if (!wrap)
+        return finish(request);
+    return finish_wrapped(request);
+}

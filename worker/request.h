@@ -1,0 +1,136 @@
+/*
+ * request.h - one request's state, and the table of steps that is its life (request.c).
+ *
+ * A request belongs to one thread from accept to settle; the struct is used again for the thread's
+ * next request. Steps never call each other; request.c alone knows their order; settle runs on
+ * every path.
+ */
+#ifndef WORKER_REQUEST_H
+#define WORKER_REQUEST_H
+
+#include "base/text.h"
+#include "shared/gate.h"
+#include "worker/bell.h"
+#include "worker/client_watch.h"
+#include "worker/fastcgi.h"
+#include "worker/fault.h"
+#include "worker/http_client.h"
+#include "worker/intent.h"
+#include "worker/options.h"
+#include "worker/pictures.h"
+#include "worker/spool.h"
+#include "worker/ticket.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the threads of one worker process share. */
+struct worker {
+    const struct options *options;
+    struct segment *segment;
+    struct gate gate;
+    struct http_pool *pool;
+    struct bell bell;
+    struct spool_limits spool_limits;
+    _Atomic int64_t spooled_bytes;
+    int listen_fd;
+    int stop_fd;              /* eventfd: readable once no new request may be taken */
+    atomic_bool draining;     /* the same as a flag */
+    int cut_fd;               /* eventfd: readable once running requests must end too (fast stop) */
+    _Atomic uint64_t accepts; /* requests taken so far: a standing value means nobody takes any */
+};
+
+enum step_result {
+    STEP_NEXT,  /* go on */
+    STEP_FAULT, /* request->fault says why: go on at respond */
+    STEP_OVER,  /* nothing to answer (no request, client gone): go on at settle */
+};
+
+/* What of the answer has been sent. */
+enum response_state {
+    RESPONSE_NONE,      /* nothing: a fault can still be a status */
+    RESPONSE_STREAM,    /* 200 and an event stream: a fault is an event in it */
+    RESPONSE_HEARTBEAT, /* 200 and blanks before a JSON document: a fault is the document */
+    RESPONSE_BODY,      /* the upstream's head: a fault can only cut it off */
+};
+
+#define REQUEST_PATH_MAX 4096
+#define REQUEST_BODY_HELD_MAX (256 * 1024) /* of an answer, before the commit (H4) */
+
+struct request {
+    struct worker *worker;
+    struct fastcgi *fcgi;
+    struct bell_seat *seat;
+
+    /* accept */
+    bool accepted; /* there is a request to settle */
+    int64_t arrived_ns, arrived_wall_ms;
+    char call_id[CALL_ID_SIZE];
+    const char *method;          /* as the web server gave it; valid until finish */
+    const char *raw_target;      /* path and query as sent */
+    char path[REQUEST_PATH_MAX]; /* decoded once, no query */
+    const char *content_type;    /* NULL = absent */
+    int64_t announced_bytes;     /* CONTENT_LENGTH when it is a number, else -1 */
+
+    /* identify */
+    const char *client_name;
+
+    /* intent */
+    struct intent_reader reader; /* reader.intent is what is asked for */
+    struct spool body;
+
+    /* route */
+    const struct route_options *route;
+    const struct source_options *source;
+    enum call_kind kind;
+
+    /* admission */
+    struct ticket ticket;
+    struct client_watch watch;
+    int64_t queue_ns;
+
+    /* attempts, relay */
+    struct http_client *client; /* borrowed */
+    struct http_exchange *exchange;
+    struct text url;
+    struct text header_bytes;
+    struct http_header headers[HTTP_HEADERS_MAX];
+    size_t header_count;
+    unsigned attempts;
+    int64_t attempt_started_ns;
+    int upstream_status; /* 0 = no head yet */
+    bool upstream_is_stream;
+    bool upstream_by_close;  /* the body has no length and no chunks: its end is the connection's */
+    int64_t upstream_length; /* of the body, -1 = not said */
+    int64_t upstream_bytes;  /* of the body, so far */
+    int64_t last_upstream_ns;
+    int64_t ttft_ns;  /* from the attempt's start to the first body byte; 0 = none came */
+    struct text head; /* CGI head for the client */
+    struct text held; /* body that came before the commit */
+    bool committed;
+    bool discard; /* the client is gone, the upstream is read to its end */
+    struct pictures pictures;
+    bool counting;
+
+    /* respond */
+    enum response_state response;
+    int64_t next_heartbeat_ns;
+    int status; /* told to the client; logical status after a heartbeat */
+    bool client_gone;
+    struct fault fault;
+};
+
+/* NULL: out of memory. seat: where this thread waits. */
+MUST_CHECK struct request *request_new(struct worker *worker, struct bell_seat *seat);
+void request_free(struct request *request);
+/* Take one request from the worker's socket and live through all its steps. */
+enum fastcgi_accepted request_run(struct request *request);
+
+/* The client cannot be answered any more: note it once, as a fault. */
+enum step_result request_client_left(struct request *request);
+/* Is the answer to be an event stream, as far as the request tells? */
+bool request_wants_stream(const struct request *request);
+enum stream_family request_family(const struct request *request);
+
+#endif

@@ -1,0 +1,135 @@
+/*
+ * respond.c - step 8: the end of the answer, or a fault turned into the caller's error dialect.
+ *
+ * Before anything was sent a fault is a status with the OpenAI error object. In a stream it is one
+ * error event of the endpoint's family, never followed by [DONE]. After heartbeats of a JSON answer
+ * it is the document itself. In the middle of an upstream's JSON body there is nothing to say: the
+ * connection is closed without an end.
+ */
+#include "worker/respond.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+#define RETRY_AFTER_MAX_MS 60000 /* SDKs ignore longer ones and come back in a second */
+
+void respond_append_own_headers(struct request *request, struct text *head)
+{
+    text_printf(head, "x-request-id: %s\r\n", request->call_id);
+    if (!request->worker->options->penstock.penstock_headers)
+        return;
+    if (request->source)
+        text_printf(head, "x-penstock-source: %s\r\n", request->source->name);
+    text_printf(head, "x-penstock-wait-ms: %lld\r\nx-penstock-attempts: %u\r\n",
+                (long long)(request->queue_ns / NS_PER_MS), request->attempts);
+}
+
+bool respond_begin(struct request *request, enum response_state state)
+{
+    bool stream = state == RESPONSE_STREAM;
+
+    REQUIRE(request->response == RESPONSE_NONE);
+    text_clear(&request->head);
+    text_printf(&request->head, "Status: 200 OK\r\nContent-Type: %s\r\nCache-Control: no-cache\r\n",
+                stream ? "text/event-stream" : "application/json");
+    text_append_string(&request->head, "X-Accel-Buffering: no\r\n");
+    respond_append_own_headers(request, &request->head);
+    text_append_string(&request->head, "\r\n");
+    request->response = state;
+    request->status = 200;
+    return fastcgi_write(request->fcgi, text_string(&request->head), request->head.length);
+}
+
+static void append_retry_headers(const struct fault *fault, struct text *head)
+{
+    int should_retry = fault_should_retry(fault->code);
+    int64_t after_ms = fault->retry_after_ms;
+
+    if (should_retry >= 0)
+        text_printf(head, "x-should-retry: %s\r\n", should_retry ? "true" : "false");
+    if (after_ms < 0)
+        return;
+    if (after_ms > RETRY_AFTER_MAX_MS)
+        after_ms = RETRY_AFTER_MAX_MS;
+    if (after_ms < 1000)
+        after_ms = 1000;
+    text_printf(head, "Retry-After: %lld\r\nretry-after-ms: %lld\r\n",
+                (long long)((after_ms + 999) / 1000), (long long)after_ms);
+}
+
+static void send_status(struct request *request)
+{
+    struct text body;
+
+    text_init(&body, 4096);
+    fault_append_json(&request->fault, &body);
+    text_clear(&request->head);
+    text_printf(&request->head,
+                "Status: %d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
+                request->status, body.length);
+    append_retry_headers(&request->fault, &request->head);
+    respond_append_own_headers(request, &request->head);
+    text_append_string(&request->head, "\r\n");
+    (void)fastcgi_write(request->fcgi, text_string(&request->head), request->head.length);
+    if (strcmp(request->method ? request->method : "", "HEAD") != 0)
+        (void)fastcgi_write(request->fcgi, text_string(&body), body.length);
+    text_release(&body);
+}
+
+static void send_event(struct request *request)
+{
+    struct text event;
+
+    text_init(&event, 4096);
+    /* The upstream may have stopped in the middle of a line or event: end it, so that ours is read.
+     */
+    if (request->committed && !(request->counting && request->pictures.sse.at_boundary))
+        text_append_string(&event, "\n\n");
+    fault_append_event(&request->fault, request_family(request), &event);
+    (void)fastcgi_write(request->fcgi, text_string(&event), event.length);
+    text_release(&event);
+}
+
+static void send_document(struct request *request)
+{
+    struct text body;
+
+    text_init(&body, 4096);
+    fault_append_json(&request->fault, &body);
+    (void)fastcgi_write(request->fcgi, text_string(&body), body.length);
+    text_release(&body);
+}
+
+/* Tell the fault; false when the answer must be cut off without an end. */
+static bool tell_fault(struct request *request)
+{
+    request->status = fault_status(request->fault.code);
+    switch (request->response) {
+    case RESPONSE_NONE:
+        send_status(request);
+        return true;
+    case RESPONSE_STREAM:
+        send_event(request);
+        return true;
+    case RESPONSE_HEARTBEAT:
+        if (request->committed)
+            return false; /* half of the upstream's document was sent */
+        send_document(request);
+        return true;
+    case RESPONSE_BODY:
+        return false;
+    }
+    UNREACHABLE();
+}
+
+enum step_result respond_step(struct request *request)
+{
+    bool whole = true;
+
+    if (request->fault.code != FAULT_NONE)
+        whole = tell_fault(request);
+    if (whole && !request->client_gone && !fastcgi_end(request->fcgi))
+        request->client_gone = true;
+    return STEP_NEXT;
+}

@@ -1,0 +1,163 @@
+/*
+ * settle.c - step 9, on every path: give back whatever is still held, book the call, one log line.
+ */
+#include "worker/settle.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "shared/counters.h"
+#include "worker/upstream.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define STATUS_CLIENT_GONE 499 /* nginx's number for it; never sent */
+
+static const char *outcome(const struct request *request)
+{
+    if (request->client_gone)
+        return "client_gone";
+    if (request->fault.code == FAULT_NONE)
+        return request->upstream_status / 100 == 2 ? "ok" : "upstream_error";
+    return request->attempts > 0 ? "upstream_failed" : "refused";
+}
+
+static enum counter outcome_counter(const struct request *request)
+{
+    if (request->client_gone)
+        return COUNTER_requests_client_gone;
+    if (request->fault.code == FAULT_NONE)
+        return COUNTER_requests_ok;
+    return request->attempts > 0 ? COUNTER_requests_upstream_failed : COUNTER_requests_refused;
+}
+
+/* Wall clock of the transport alone: no queueing, no clean-up (H17). */
+static int64_t generation_ms(const struct request *request)
+{
+    int64_t last_ns = request->last_upstream_ns;
+
+    if (request->attempt_started_ns == 0 || last_ns == 0)
+        return -1;
+    return (last_ns - request->attempt_started_ns) / NS_PER_MS;
+}
+
+static void fill_record(const struct request *request, int64_t now_ns, struct call_record *record)
+{
+    const struct intent *intent = &request->reader.intent;
+    const struct delivered *delivered = &request->pictures.delivered;
+
+    *record = (struct call_record){
+        .arrived_wall_ms = request->arrived_wall_ms,
+        .generation_ms = generation_ms(request),
+        .total_latency_ms = (now_ns - request->arrived_ns) / NS_PER_MS,
+        .queue_ms = request->queue_ns / NS_PER_MS,
+        .ttft_ms = request->ttft_ns > 0 ? request->ttft_ns / NS_PER_MS : -1,
+        .tokens_in = -1,
+        .tokens_out = -1,
+        .tokens_cached = -1,
+        .tokens_reasoning = -1,
+        .image_tokens_in = -1,
+        .image_tokens_out = -1,
+        .bytes_in = request->body.bytes,
+        .bytes_out = (int64_t)fastcgi_sent_bytes(request->fcgi),
+        .status = request->status,
+        .upstream_status = request->upstream_status,
+        .stream = request->upstream_is_stream,
+        .pid = getpid(),
+        .attempts = request->attempts,
+    };
+    (void)text_copy(record->call_id, sizeof record->call_id, request->call_id);
+    (void)text_copy(record->kind, sizeof record->kind, call_kind_name(request->kind));
+    (void)text_copy(record->client, sizeof record->client, request->client_name);
+    (void)text_copy(record->route, sizeof record->route,
+                    request->route ? request->route->name : "");
+    (void)text_copy(record->scope, sizeof record->scope,
+                    request->route ? request->route->name : "");
+    (void)text_copy(record->source, sizeof record->source,
+                    request->source ? request->source->name : "");
+    (void)text_copy(record->model_asked, sizeof record->model_asked, intent->model);
+    (void)text_copy(record->endpoint, sizeof record->endpoint, intent->endpoint_name);
+    (void)text_copy(record->outcome, sizeof record->outcome, outcome(request));
+    (void)text_copy(record->error_code, sizeof record->error_code,
+                    fault_code_text(request->fault.code));
+    if (!request->counting)
+        return;
+    record->images = delivered->pictures;
+    record->tokens_in = delivered->tokens_in;
+    record->tokens_out = delivered->tokens_out;
+    record->tokens_cached = delivered->tokens_cached;
+    record->tokens_reasoning = delivered->tokens_reasoning;
+    record->image_tokens_in = delivered->image_tokens_in;
+    record->image_tokens_out = delivered->image_tokens_out;
+    (void)text_copy(record->model_served, sizeof record->model_served, delivered->model);
+    (void)text_copy(record->image_size, sizeof record->image_size, delivered->size);
+    (void)text_copy(record->image_quality, sizeof record->image_quality, delivered->quality);
+    (void)text_copy(record->image_format, sizeof record->image_format, delivered->format);
+}
+
+static void add_counters(struct request *request, const struct call_record *record)
+{
+    struct counters_area *counters = &segment_instance(request->worker->segment)->counters;
+
+    counter_add(counters, COUNTER_requests, 1);
+    counter_add(counters, outcome_counter(request), 1);
+    counter_add(counters, COUNTER_bytes_out, (uint64_t)record->bytes_out);
+    if (record->images > 0)
+        counter_add(counters, COUNTER_images_delivered, record->images);
+    if (record->tokens_in > 0)
+        counter_add(counters, COUNTER_tokens_in, (uint64_t)record->tokens_in);
+    if (record->tokens_out > 0)
+        counter_add(counters, COUNTER_tokens_out, (uint64_t)record->tokens_out);
+    if (request->attempt_started_ns > 0 && request->last_upstream_ns > 0)
+        histogram_add(&counters->upstream_time,
+                      request->last_upstream_ns - request->attempt_started_ns);
+    if (request->ttft_ns > 0)
+        histogram_add(&counters->first_byte, request->ttft_ns);
+}
+
+static void log_call(const struct request *request, const struct call_record *record)
+{
+    struct log_line line;
+
+    if (!log_wants(LOG_LEVEL_INFO))
+        return;
+    log_begin(&line, LOG_LEVEL_INFO, "call");
+    log_string(&line, "id", record->call_id);
+    log_string(&line, "method", request->method ? request->method : "-");
+    log_string(&line, "path", request->path);
+    log_string(&line, "kind", record->kind);
+    log_string(&line, "model", record->model_asked);
+    log_string(&line, "source", record->source);
+    log_number(&line, "status", request->client_gone ? STATUS_CLIENT_GONE : record->status);
+    log_string(&line, "outcome", record->outcome);
+    if (*record->error_code)
+        log_string(&line, "code", record->error_code);
+    if (*request->fault.detail)
+        log_string(&line, "detail", request->fault.detail);
+    log_bool(&line, "stream", record->stream);
+    log_number(&line, "queue_ms", record->queue_ms);
+    log_number(&line, "total_ms", record->total_latency_ms);
+    log_number(&line, "in", record->bytes_in);
+    log_number(&line, "out", record->bytes_out);
+    if (record->images > 0)
+        log_number(&line, "images", record->images);
+    log_end(&line);
+}
+
+enum step_result settle_step(struct request *request)
+{
+    struct call_record record;
+
+    if (!request->accepted)
+        return STEP_NEXT;
+    upstream_end(request);
+    ticket_give(&request->ticket, request->client_gone ? WAIT_CLIENT_GONE : WAIT_DONE, NULL);
+    if (request->client_gone)
+        request->status = STATUS_CLIENT_GONE;
+    fill_record(request, clock_monotonic_ns(), &record);
+    add_counters(request, &record);
+    if (request->worker->options->penstock.ledger)
+        gate_journal_call(&request->worker->gate, &record);
+    log_call(request, &record);
+    return STEP_NEXT;
+}

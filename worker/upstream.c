@@ -1,0 +1,245 @@
+/* upstream.c - one exchange with one source; see upstream.h. */
+#include "worker/upstream.h"
+
+#include "base/clock.h"
+#include "worker/heartbeat.h"
+#include "worker/upstream_head.h"
+#include "worker/watchers.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const char *header_value(const struct http_head *head, const char *name)
+{
+    for (size_t i = 0; i < head->header_count; i++)
+        if (strcasecmp(head->headers[i].name, name) == 0)
+            return head->headers[i].value;
+    return NULL;
+}
+
+static bool on_head(void *context, const struct http_head *head)
+{
+    struct request *request = context;
+    const char *type = header_value(head, "content-type");
+
+    request->upstream_status = head->status;
+    request->upstream_length = head->content_length;
+    request->upstream_is_stream = type && strncasecmp(type, "text/event-stream", 17) == 0;
+    request->upstream_by_close =
+        head->content_length < 0 && !header_value(head, "transfer-encoding");
+    request->last_upstream_ns = clock_monotonic_ns();
+    upstream_head_translate(request, head);
+    pictures_begin(&request->pictures, request->reader.intent.endpoint, type,
+                   header_value(head, "content-encoding"));
+    request->counting = true;
+    http_client_wake(request->client);
+    return true;
+}
+
+/* The client cannot be written to. Does the upstream go on all the same? */
+static bool client_left_midway(struct request *request)
+{
+    bool finish = request->reader.intent.background ||
+                  (request->reader.intent.image &&
+                   request->worker->options->image.on_client_gone == CLIENT_GONE_FINISH);
+
+    (void)request_client_left(request);
+    request->discard = finish;
+    request->watch.active = false;
+    request->next_heartbeat_ns = CLOCK_NEVER;
+    return finish;
+}
+
+bool upstream_pass_body(struct request *request, const char *bytes, size_t length)
+{
+    if (request->discard)
+        return true;
+    if (fastcgi_write(request->fcgi, bytes, length))
+        return true;
+    return client_left_midway(request);
+}
+
+static enum http_take on_body(void *context, const char *bytes, size_t length)
+{
+    struct request *request = context;
+
+    if (!request->committed && request->held.length + length > request->held.limit)
+        return HTTP_PAUSE;
+    request->last_upstream_ns = clock_monotonic_ns();
+    if (request->ttft_ns == 0)
+        request->ttft_ns = request->last_upstream_ns - request->attempt_started_ns;
+    request->upstream_bytes += (int64_t)length;
+    pictures_feed(&request->pictures, bytes, length);
+    http_client_wake(request->client);
+    if (!request->committed) {
+        text_append(&request->held, bytes, length);
+        return request->held.overflowed ? HTTP_ABORT : HTTP_TAKEN;
+    }
+    /* The upstream has sent all it announced: its work is over, and the slot goes before our last
+     * write (G9). */
+    if (request->upstream_bytes == request->upstream_length && !request->reader.intent.background)
+        ticket_give(&request->ticket, WAIT_DONE, NULL);
+    return upstream_pass_body(request, bytes, length) ? HTTP_TAKEN : HTTP_ABORT;
+}
+
+bool upstream_start(struct request *request)
+{
+    bool has_body = request->body.bytes > 0 || request->announced_bytes >= 0;
+    bool reads = strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
+    const struct http_request asked = {
+        .method = request->method,
+        .url = text_string(&request->url),
+        .headers = request->headers,
+        .header_count = request->header_count,
+        .body_bytes = (reads && request->body.bytes == 0) || !has_body ? -1 : request->body.bytes,
+        .read_body = spool_read,
+        .body_context = &request->body,
+        .fresh_connection = request->reader.intent.image,
+        .connect_timeout_ms = request->source->connect_timeout_ms,
+        .ca_file = request->source->ca_file,
+    };
+    const struct http_sink sink = {.context = request, .on_head = on_head, .on_body = on_body};
+
+    spool_rewind(&request->body);
+    request->attempts++;
+    request->attempt_started_ns = clock_monotonic_ns();
+    request->client = http_client_borrow(request->worker->pool);
+    if (request->client)
+        request->exchange = http_exchange_start(request->client, &asked, &sink);
+    if (request->exchange)
+        return true;
+    fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+    return false;
+}
+
+void upstream_end(struct request *request)
+{
+    if (request->exchange)
+        http_exchange_end(request->exchange);
+    request->exchange = NULL;
+    if (request->client)
+        http_client_return(request->worker->pool, request->client);
+    request->client = NULL;
+}
+
+struct deadline {
+    int64_t at_ns;
+    enum fault_code code;
+};
+
+static void sooner(struct deadline *deadline, int64_t from_ns, int64_t after_ms,
+                   enum fault_code code)
+{
+    int64_t at_ns = from_ns + after_ms * NS_PER_MS;
+
+    if (after_ms > 0 && at_ns < deadline->at_ns)
+        *deadline = (struct deadline){.at_ns = at_ns, .code = code};
+}
+
+/* What falls first: the whole exchange, the first byte, or silence in the body. */
+static struct deadline next_deadline(const struct request *request)
+{
+    const struct image_concurrency_options *image = &request->worker->options->image;
+    const struct source_options *source = request->source;
+    bool is_image = request->reader.intent.image;
+    struct deadline deadline = {.at_ns = CLOCK_NEVER, .code = FAULT_NONE};
+    int64_t idle_ms = source->stream_idle_timeout_ms;
+
+    sooner(&deadline, request->attempt_started_ns, source->timeout_ms,
+           request->committed ? FAULT_upstream_stalled : FAULT_upstream_timeout);
+    if (request->upstream_status == 0) {
+        if (is_image)
+            sooner(&deadline, request->attempt_started_ns, image->image_first_byte_timeout_ms,
+                   FAULT_upstream_timeout);
+        return deadline;
+    }
+    if (is_image && request->upstream_is_stream &&
+        image->image_stream_data_interval_timeout_ms >= 0)
+        idle_ms = image->image_stream_data_interval_timeout_ms;
+    sooner(&deadline, request->last_upstream_ns, idle_ms, FAULT_upstream_stalled);
+    return deadline;
+}
+
+static enum upstream_event give_up(struct request *request, enum fault_code code)
+{
+    fault_set(&request->fault, code, "%s", "");
+    return UPSTREAM_FAILED;
+}
+
+/* Something other than the upstream happened; true when the exchange goes on. */
+static bool look_around(struct request *request, const struct http_wait *wait, int64_t now_ns)
+{
+    if (!request->discard && watchers_client_gone(request, (wait->ready & 1U) != 0) &&
+        !client_left_midway(request))
+        return false;
+    if (wait->ready & 2U) {
+        fault_set(&request->fault, FAULT_shutting_down, "%s", "");
+        return false;
+    }
+    if (!request->committed && !request->discard && !heartbeat_send(request, now_ns))
+        return client_left_midway(request);
+    return true;
+}
+
+enum upstream_event upstream_run(struct request *request)
+{
+    for (;;) {
+        const int fds[] = {request->discard ? -1 : fastcgi_fd(request->fcgi),
+                           request->worker->cut_fd};
+        struct deadline deadline = next_deadline(request);
+        int64_t now_ns = clock_monotonic_ns();
+        struct http_wait wait = {.fds = fds, .fd_count = LENGTH(fds), .until_ns = deadline.at_ns};
+
+        if (watchers_next_ns(request, now_ns) < wait.until_ns)
+            wait.until_ns = watchers_next_ns(request, now_ns);
+        if (!request->committed && request->next_heartbeat_ns < wait.until_ns)
+            wait.until_ns = request->next_heartbeat_ns;
+        switch (http_client_run(request->client, &wait)) {
+        case HTTP_WAKE_FINISHED:
+            return UPSTREAM_FINISHED;
+        case HTTP_WAKE_SINK:
+            return UPSTREAM_PROGRESS;
+        case HTTP_WAKE_FD:
+        case HTTP_WAKE_TIME:
+            break;
+        }
+        now_ns = clock_monotonic_ns();
+        if (!look_around(request, &wait, now_ns))
+            return UPSTREAM_FAILED;
+        if (now_ns >= next_deadline(request).at_ns)
+            return give_up(request, next_deadline(request).code);
+    }
+}
+
+/* An event stream that ends without its last event, by nothing but a closed connection, was cut
+ * (N4); one whose last event was read is whole however the connection ends. */
+static bool stream_is_whole(const struct request *request, enum http_outcome outcome)
+{
+    if (request->pictures.delivered.terminal_seen)
+        return true;
+    return outcome == HTTP_COMPLETE &&
+           !(request->upstream_by_close && request->reader.intent.endpoint != ENDPOINT_OTHER);
+}
+
+void upstream_judge(struct request *request)
+{
+    static const enum fault_code faults[] = {
+        [HTTP_RUNNING] = FAULT_internal,
+        [HTTP_COMPLETE] = FAULT_NONE,
+        [HTTP_NOT_SENT] = FAULT_upstream_connect,
+        [HTTP_CONNECT_TIMEOUT] = FAULT_upstream_connect,
+        [HTTP_NO_ANSWER] = FAULT_upstream_no_answer,
+        [HTTP_CUT] = FAULT_upstream_cut,
+        [HTTP_BAD_ANSWER] = FAULT_upstream_bad_answer,
+        [HTTP_BODY_FAILED] = FAULT_internal,
+        [HTTP_ABORTED] = FAULT_client_gone,
+        [HTTP_OUT_OF_MEMORY] = FAULT_out_of_memory,
+    };
+    enum http_outcome outcome = http_exchange_outcome(request->exchange);
+    enum fault_code code = faults[outcome];
+
+    if (request->upstream_is_stream && (outcome == HTTP_COMPLETE || outcome == HTTP_CUT))
+        code = stream_is_whole(request, outcome) ? FAULT_NONE : FAULT_upstream_cut;
+    if (code != FAULT_NONE)
+        fault_set(&request->fault, code, "%s", http_exchange_error(request->exchange));
+}

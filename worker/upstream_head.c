@@ -1,0 +1,199 @@
+/* upstream_head.c - headers across the gateway; see upstream_head.h. */
+#include "worker/upstream_head.h"
+
+#include "worker/respond.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+/* Parameters that never become an upstream header: hop-by-hop (RFC 9110, 7.6.1), set by libcurl, or
+ * telling about the client's network and the site it came through. */
+static const char *const dropped_params[] = {
+    "HTTP_CONNECTION",
+    "HTTP_KEEP_ALIVE",
+    "HTTP_PROXY_CONNECTION",
+    "HTTP_TE",
+    "HTTP_TRAILER",
+    "HTTP_TRANSFER_ENCODING",
+    "HTTP_UPGRADE",
+    "HTTP_HOST",
+    "HTTP_CONTENT_LENGTH",
+    "HTTP_CONTENT_TYPE",
+    "HTTP_EXPECT",
+    "HTTP_PROXY",
+    "HTTP_ACCEPT_ENCODING",
+    "HTTP_PROXY_AUTHORIZATION",
+    "HTTP_COOKIE",
+    "HTTP_FORWARDED",
+    "HTTP_VIA",
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PROTO",
+    "HTTP_X_FORWARDED_SERVER",
+    "HTTP_X_FORWARDED_PORT",
+    "HTTP_X_REAL_IP",
+    "HTTP_HTTP2_SETTINGS",
+};
+
+/* Headers in which clients bring a key. */
+static const char *const key_params[] = {
+    "HTTP_AUTHORIZATION",  "HTTP_X_API_KEY",           "HTTP_API_KEY",
+    "HTTP_X_GOOG_API_KEY", "HTTP_OPENAI_ORGANIZATION", "HTTP_OPENAI_PROJECT",
+};
+
+static const struct {
+    const char *name;
+    const char *prefix;
+} key_headers[] = {
+    [DIALECT_OPENAI] = {"Authorization", "Bearer "},
+    [DIALECT_DASHSCOPE] = {"Authorization", "Bearer "},
+    [DIALECT_AZURE] = {"api-key", ""},
+    [DIALECT_GEMINI] = {"x-goog-api-key", ""},
+    [DIALECT_ANTHROPIC] = {"x-api-key", ""},
+    [DIALECT_PLAIN] = {"Authorization", "Bearer "},
+};
+
+static bool names_param(const char *param, size_t length, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], param, length) == 0)
+            return true;
+    return false;
+}
+
+/* Header bytes are collected in one text; pointers are made when it has stopped growing. */
+static void add_header(struct request *request, const char *name, const char *prefix,
+                       const char *value)
+{
+    text_append_string(&request->header_bytes, name);
+    text_append_char(&request->header_bytes, '\0');
+    text_append_string(&request->header_bytes, prefix);
+    text_append_string(&request->header_bytes, value);
+    text_append_char(&request->header_bytes, '\0');
+    request->header_count++;
+}
+
+/* "HTTP_X_STAINLESS_LANG" -> "x-stainless-lang"; case does not matter in HTTP. */
+static void add_param(struct request *request, const char *param, const char *equals)
+{
+    for (const char *at = param + 5; at < equals; at++) {
+        char c = *at;
+
+        if (c == '_')
+            c = '-';
+        else if (c >= 'A' && c <= 'Z')
+            c = (char)(c - 'A' + 'a');
+        text_append_char(&request->header_bytes, c);
+    }
+    text_append_char(&request->header_bytes, '\0');
+    text_append_string(&request->header_bytes, equals + 1);
+    text_append_char(&request->header_bytes, '\0');
+    request->header_count++;
+}
+
+static void add_params(struct request *request)
+{
+    char *const *params = fastcgi_params(request->fcgi);
+    bool own_key = *request->source->api_key != '\0';
+
+    for (size_t i = 0; params && params[i]; i++) {
+        const char *equals = strchr(params[i], '=');
+        size_t length = equals ? (size_t)(equals - params[i]) : 0;
+
+        if (length <= 5 || strncmp(params[i], "HTTP_", 5) != 0 ||
+            request->header_count >= HTTP_HEADERS_MAX - 8)
+            continue;
+        if (names_param(params[i], length, dropped_params, LENGTH(dropped_params)) ||
+            strncmp(params[i], "HTTP_X_PENSTOCK_", 16) == 0)
+            continue;
+        if (own_key && names_param(params[i], length, key_params, LENGTH(key_params)))
+            continue;
+        add_param(request, params[i], equals);
+    }
+}
+
+static bool has_line_break(const char *value)
+{
+    return strpbrk(value, "\r\n") != NULL;
+}
+
+bool upstream_head_build(struct request *request)
+{
+    const struct source_options *source = request->source;
+    const char *target = request->raw_target;
+    size_t prefix = strlen(request->route->strip_prefix);
+    const char *at;
+
+    if (prefix > 0 && strncmp(target, request->route->strip_prefix, prefix) == 0)
+        target += prefix;
+    text_clear(&request->url);
+    text_append_string(&request->url, source->base_url);
+    text_append(&request->url, target, strcspn(target, "#"));
+
+    text_clear(&request->header_bytes);
+    request->header_count = 0;
+    if (request->content_type)
+        add_header(request, "Content-Type", "", request->content_type);
+    add_params(request);
+    /* The answer is read as it goes by, so it must not come compressed. */
+    add_header(request, "Accept-Encoding", "", "identity");
+    if (*source->api_key)
+        add_header(request, key_headers[source->dialect].name, key_headers[source->dialect].prefix,
+                   source->api_key);
+    if (request->url.overflowed || request->header_bytes.overflowed)
+        return false;
+    at = text_string(&request->header_bytes);
+    for (size_t i = 0; i < request->header_count; i++) {
+        request->headers[i].name = at;
+        at += strlen(at) + 1;
+        request->headers[i].value = at;
+        at += strlen(at) + 1;
+        if (has_line_break(request->headers[i].name) || has_line_break(request->headers[i].value))
+            return false;
+    }
+    return true;
+}
+
+/* Upstream headers that stop here: hop-by-hop, ours instead of theirs, or about the upstream's own
+ * site. */
+static const char *const dropped_headers[] = {
+    "connection",       "keep-alive",
+    "proxy-connection", "te",
+    "trailer",          "transfer-encoding",
+    "upgrade",          "set-cookie",
+    "alt-svc",          "strict-transport-security",
+    "server",           "date",
+    "status",           "x-accel-buffering",
+    "x-accel-redirect", "x-sendfile",
+    "content-length",
+};
+
+static bool is_dropped_header(const char *name)
+{
+    for (size_t i = 0; i < LENGTH(dropped_headers); i++)
+        if (strcasecmp(name, dropped_headers[i]) == 0)
+            return true;
+    return strncasecmp(name, "x-penstock-", 11) == 0;
+}
+
+void upstream_head_translate(struct request *request, const struct http_head *head)
+{
+    text_clear(&request->head);
+    text_printf(&request->head, "Status: %d\r\n", head->status);
+    for (size_t i = 0; i < head->header_count; i++) {
+        const char *name = head->headers[i].name;
+
+        if (is_dropped_header(name) || has_line_break(head->headers[i].value))
+            continue;
+        if (strcasecmp(name, "x-request-id") == 0)
+            name = "x-upstream-request-id";
+        text_printf(&request->head, "%s: %s\r\n", name, head->headers[i].value);
+    }
+    if (head->content_length >= 0 && !request->upstream_is_stream)
+        text_printf(&request->head, "Content-Length: %lld\r\n", (long long)head->content_length);
+    if (request->upstream_is_stream)
+        text_append_string(&request->head, "X-Accel-Buffering: no\r\n");
+    respond_append_own_headers(request, &request->head);
+    text_append_string(&request->head, "\r\n");
+}

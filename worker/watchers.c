@@ -1,0 +1,28 @@
+/* watchers.c - has the client left?; see watchers.h. */
+#include "worker/watchers.h"
+
+#include "base/clock.h"
+
+void watchers_begin(struct request *request)
+{
+    if (!request->worker->options->penstock.client_watch)
+        return;
+    client_watch_begin(&request->watch, fastcgi_param(request->fcgi, "SERVER_ADDR"),
+                       fastcgi_param(request->fcgi, "SERVER_PORT"),
+                       fastcgi_param(request->fcgi, "REMOTE_ADDR"),
+                       fastcgi_param(request->fcgi, "REMOTE_PORT"));
+}
+
+int64_t watchers_next_ns(const struct request *request, int64_t now_ns)
+{
+    if (!request->watch.active || request->client_gone)
+        return CLOCK_NEVER;
+    return now_ns + CLIENT_WATCH_INTERVAL_MS * NS_PER_MS;
+}
+
+bool watchers_client_gone(struct request *request, bool fd_ready)
+{
+    if (fd_ready && fastcgi_client_gone(request->fcgi))
+        return true;
+    return request->watch.active && client_watch_gone(&request->watch);
+}
