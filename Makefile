@@ -67,7 +67,7 @@ LDFLAGS := -pthread $(LDFLAGS_$(VARIANT))
 LDLIBS := -lfcgi -lcurl -ljson-c -lsqlite3 -lcrypto -lssl
 
 # ---- where it is installed -----------------------------------------------------------------------
-prefix := /usr
+prefix := /usr/local
 sbindir := $(prefix)/sbin
 bindir := $(prefix)/bin
 mandir := $(prefix)/share/man
@@ -212,6 +212,7 @@ docs: | deps ## the man pages as HTML in build/docs
 	@mkdir -p build/docs
 	@for page in $(MAN_PAGES); do mandoc -Thtml -O man=%N.%S.html $$page >build/docs/$${page##*/}.html; done
 
+# The configuration holds no keys, only where they are; the user penstock must be able to read it.
 install: all ## DESTDIR and prefix as usual; an existing configuration is left alone
 	install -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(docdir)/examples $(sysconfdir)/penstock/conf.d)
 	install $(B)/penstockd $(DESTDIR)$(sbindir)/penstockd
@@ -225,7 +226,8 @@ install: all ## DESTDIR and prefix as usual; an existing configuration is left a
 	install -m 644 systemd/penstock.tmpfiles $(DESTDIR)$(systemdir)/tmpfiles.d/penstock.conf
 	install -m 644 $(wildcard conf/*) $(DESTDIR)$(docdir)/examples
 	test -e $(DESTDIR)$(sysconfdir)/penstock/penstock.conf || \
-		install -m 640 conf/penstock.conf $(DESTDIR)$(sysconfdir)/penstock/penstock.conf
+		install -m 644 conf/penstock.conf $(DESTDIR)$(sysconfdir)/penstock/penstock.conf
+	@echo "Next: systemd-sysusers && systemctl daemon-reload && systemctl enable --now penstock.socket penstock-status.socket penstock"
 deb:
 	@echo "There is no Debian package yet; \`make install DESTDIR=...\` lays the files out as one would." >&2; exit 1
 clean: ## remove build/
