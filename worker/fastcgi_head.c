@@ -124,9 +124,9 @@ static enum fastcgi_head_state scan_begin(const unsigned char *bytes, size_t len
         return length > 0 && bytes[0] != VERSION ? FASTCGI_HEAD_BAD : FASTCGI_HEAD_MORE;
     record = fastcgi_record_read(bytes);
     if (record.version != VERSION || record.type != FASTCGI_BEGIN_REQUEST ||
-        record.request_id == 0 || record.content_bytes != BEGIN_BYTES)
+        record.request_id == 0 || record.content_bytes != BEGIN_BYTES || record.padding_bytes > 0)
         return FASTCGI_HEAD_BAD;
-    head->bytes = FASTCGI_HEADER_BYTES + BEGIN_BYTES + record.padding_bytes;
+    head->bytes = FASTCGI_HEADER_BYTES + BEGIN_BYTES;
     if (length < head->bytes)
         return FASTCGI_HEAD_MORE;
     head->request_id = record.request_id;
@@ -153,7 +153,8 @@ enum fastcgi_head_state fastcgi_head_scan(const unsigned char *bytes, size_t len
             break;
         record = fastcgi_record_read(bytes + at);
         if (record.version != VERSION || record.type != FASTCGI_PARAMS ||
-            record.request_id != ret_head->request_id)
+            record.request_id != ret_head->request_id ||
+            (record.content_bytes == 0 && record.padding_bytes > 0))
             return FASTCGI_HEAD_BAD;
         at += FASTCGI_HEADER_BYTES;
         here -= FASTCGI_HEADER_BYTES;
