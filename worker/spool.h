@@ -20,15 +20,16 @@ struct spool_limits {
     const char *directory;
     int64_t above_bytes; /* larger goes to a file */
     int64_t total_max_bytes;
-    _Atomic int64_t *total_bytes; /* of this process's spooled bodies; its share is total_max / workers */
+    _Atomic int64_t
+        *total_bytes; /* of this process's spooled bodies; its share is total_max / workers */
 };
 
 struct spool {
     const struct spool_limits *limits;
     char *memory; /* owned; kept for the next request */
     size_t capacity;
-    int fd;        /* -1 = in memory */
-    int64_t bytes; /* written so far */
+    int fd;         /* -1 = in memory */
+    int64_t bytes;  /* written so far */
     int64_t booked; /* of limits->total_bytes */
     int64_t read_at;
 };
