@@ -1,10 +1,10 @@
 /*
- * client_watch.h - is the client's TCP connection to the web server still there? Asked of the kernel
- * (NETLINK_SOCK_DIAG), because Apache and Caddy tell a FastCGI application nothing while it is silent
- * (fastcgi.md 2). No capability is needed. IPv4 and IPv6.
+ * client_watch.h - is the client's TCP connection to the web server still there? Asked of the
+ * kernel (NETLINK_SOCK_DIAG), because Apache and Caddy tell a FastCGI application nothing while it
+ * is silent (fastcgi.md 2). No capability is needed. IPv4 and IPv6.
  *
- * Used only when the first query says ESTABLISHED; the socket cookie of that answer is pinned, so that
- * a reused client port reads as gone (M14). A half-closed client reads as gone. HTTP/1.1 only.
+ * Used only when the first query says ESTABLISHED; the socket cookie of that answer is pinned, so
+ * that a reused client port reads as gone (M14). A half-closed client reads as gone. HTTP/1.1 only.
  *
  * Threads: one watch per thread.
  */
@@ -29,10 +29,10 @@ struct client_watch {
 void client_watch_init(struct client_watch *watch);
 void client_watch_release(struct client_watch *watch);
 /* First query. Addresses as the web server gives them (SERVER_ADDR, SERVER_PORT, REMOTE_ADDR,
- * REMOTE_PORT); any may be NULL or nonsense: then the watch stays inactive. server_addr NULL (Caddy)
- * tries the remote address itself when it is a loopback one, else the watch is inactive. */
-void client_watch_begin(struct client_watch *watch, const char *server_addr, const char *server_port,
-                        const char *remote_addr, const char *remote_port);
+ * REMOTE_PORT); any may be NULL or nonsense: then the watch stays inactive. server_addr NULL
+ * (Caddy) tries the remote address itself when it is a loopback one, else the watch is inactive. */
+void client_watch_begin(struct client_watch *watch, const char *server_addr,
+                        const char *server_port, const char *remote_addr, const char *remote_port);
 /* Has the client left? False when the watch is inactive or the kernel does not answer. */
 bool client_watch_gone(struct client_watch *watch);
 

@@ -20,8 +20,8 @@ struct spool_limits {
     const char *directory;
     int64_t above_bytes; /* larger goes to a file */
     int64_t total_max_bytes;
-    _Atomic int64_t
-        *total_bytes; /* of this process's spooled bodies; its share is total_max / workers */
+    /* Bytes of this process's bodies that lie in files; its share is total_max / workers. */
+    _Atomic int64_t *total_bytes;
 };
 
 struct spool {
