@@ -7,31 +7,33 @@ B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan
-SHARED := segment lock roster slots wait_queue leases gate journal counters snapshot ledger
+SHARED := segment lock roster slots wait_queue leases gate journal counters snapshot \
+	ledger ledger_rows ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
-WORKER := request $(STEPS) intent ticket fault upstream upstream_head watchers heartbeat \
-	multipart sse pictures spool client_watch bell refuser fastcgi fastcgi_head http_client \
+WORKER := request $(STEPS) endpoint intent ticket fault upstream upstream_head watchers heartbeat \
+	multipart sse pictures spool client_watch bell refuser endpoint fastcgi fastcgi_call fastcgi_head http_client \
 	options options_file options_input options_env options_value options_secret options_check \
-	options_report options_print serve scribe status status_html metrics monitor master activation
+	options_report options_print serve scribe status status_answer status_html metrics \
+	monitor master seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
 MAIN_penstockctl := worker/control
 
-# A test tool is tests/tools/NAME.c, or the files of tests/tools/NAME/, or both. A unit test that wants a
-# fake instead of the real file gets a line of its own below "fakes".
-TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)) \
-	$(patsubst tests/tools/%/,%,$(dir $(wildcard tests/tools/*/*.c))))
-tool_objects = $(addprefix $(B)/,$(addsuffix .o,$(basename $(wildcard tests/tools/$(1).c tests/tools/$(1)/*.c))))
+# Each tests/tools/NAME.c is a program; the folders beside them hold what is more than one file. A unit
+# test that wants a fake instead of the real file gets a line of its own below "fakes".
+TOOLS := $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c))
+TOOL_PARTS := $(patsubst %.c,%,$(wildcard tests/tools/*/*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 UNIT_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/base/test_*.c tests/shared/test_*.c tests/worker/test_*.c))
-PROCESS_TESTS := $(sort $(wildcard tests/processes/*.sh))
+# tests/processes/lib*.sh is what the scripts share.
+PROCESS_TESTS := $(filter-out tests/processes/lib%,$(sort $(wildcard tests/processes/*.sh)))
 CHECKS := $(sort $(wildcard tests/checks/*.sh))
 
 UNITS := $(BASE:%=base/%) $(SHARED:%=shared/%) $(WORKER:%=worker/%)
 LIB := $(B)/libpenstock.a
 OBJECTS := $(UNITS:%=$(B)/%.o) $(foreach p,$(PROGRAMS),$(B)/$(MAIN_$(p)).o)
-TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(foreach tool,$(TOOLS),$(call tool_objects,$(tool))) \
+TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(TOOLS:%=$(B)/tests/tools/%.o) $(TOOL_PARTS:%=$(B)/%.o) \
 	$(FUZZERS:%=$(B)/tests/fuzz/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard tests/fakes/*.c))
 
 # ---- how it is compiled --------------------------------------------------------------------------
@@ -253,12 +255,19 @@ $(B)/penstockctl: $(B)/$(MAIN_penstockctl).o $(LIB)
 $(PROGRAMS:%=$(B)/%):
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(B)/libtools.a: $(TOOL_PARTS:%=$(B)/%.o)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+$(B)/tools/%: $(B)/tests/tools/%.o $(B)/libtools.a $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
 # fakes: $(B)/tests/bin/worker/test_x: $(B)/tests/fakes/fake_y.o
 $(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(B)/tests/bin/%: $(B)/tests/%.o $(LIB)
+$(B)/tests/bin/%: $(B)/tests/%.o $(B)/libtools.a $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -lm -o $@
@@ -270,11 +279,5 @@ $(B)/%.tidy: $(B)/%.o .clang-tidy
 	$(call say,TIDY)
 	$(Q)clang-tidy --quiet --warnings-as-errors='*' $*.c -- $(filter-out -MMD -MP -Werror,$(CFLAGS)) 2>/dev/null
 	@touch $@
-
-.SECONDEXPANSION:
-$(TOOLS:%=$(B)/tools/%): $(B)/tools/%: $$(call tool_objects,$$*) $(LIB)
-	@mkdir -p $(@D)
-	$(call say,LINK)
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

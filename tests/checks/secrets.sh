@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Nothing in the tree looks like a real key, names a path of somebody's machine or a package registry.
-# Brackets in the patterns keep this file from finding itself.
+# (A template for mkdtemp is no such path.) Brackets in the patterns keep this file from finding itself.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 patterns=(
@@ -17,5 +17,5 @@ patterns=(
 )
 expression=$(IFS='|'; echo "${patterns[*]}")
 found=$(git ls-files -co --exclude-standard | grep -vE '^tests/fuzz/corpus/' |
-    xargs -d '\n' grep -nIE "$expression" | cut -c 1-160)
+    xargs -d '\n' grep -nIE "$expression" | grep -v 'XXXXXX' | cut -c 1-160)
 [[ -z $found ]] || { echo "$found"; exit 1; }
