@@ -36,14 +36,14 @@ behindEach('faults', settings, (stack) => {
         });
 
     stack.test('T90: no answer at all: 502, and the client does not send a paid call again', async () => {
-        const before = (await stack.stats()).image_requests;
+        const before = (await stack.stats()).images;
         await assert.rejects(wholes.images(stack.client({ mock: 'close=head', maxRetries: 2 })), (error) => {
             assert.equal(error.status, 502);
             assert.equal(error.code, 'penstock_upstream_no_answer');
             assert.equal(error.headers.get('x-should-retry'), 'false');
             return true;
         });
-        assert.equal((await stack.stats()).image_requests - before, 1);
+        assert.equal((await stack.stats()).images - before, 1);
     });
 
     stack.test('an upstream that is not HTTP: 502 with an error object', async () => {

@@ -159,7 +159,9 @@ async function arrivedAt(stack, to, request) {
 async function answeredFrom(stack, to, request) {
     const { status, headers, complete, body } = await send(stack, to, { ...request, mock: `seed=7,${request.mock}` });
     assert.ok(complete);
-    return { status, bytes: body.length, hash: sha256(body), headers: pick(headers, responseHeaders) };
+    // The id DashScope's errors carry is another for each call.
+    const same = body.length > 10000 ? body : body.toString('latin1').replace(/"request_id":"[^"]*"/, '');
+    return { status, bytes: body.length, hash: sha256(same), headers: pick(headers, responseHeaders) };
 }
 
 behindEach('fidelity', {}, (stack) => {
