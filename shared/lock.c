@@ -14,6 +14,22 @@
  * proves nothing (the whole machine may have been paused). */
 #define OWN_JUMP_NS (LOCK_RETRY_NS * 6)
 
+/* ThreadSanitizer of gcc 12 knows every way to take a mutex but pthread_mutex_clocklock. */
+#if defined(__SANITIZE_THREAD__)
+void __tsan_mutex_pre_lock(void *address, unsigned flags);
+void __tsan_mutex_post_lock(void *address, unsigned flags, int recursion);
+static void tell_sanitizer_taken(pthread_mutex_t *mutex)
+{
+    __tsan_mutex_pre_lock(mutex, 0);
+    __tsan_mutex_post_lock(mutex, 0, 0);
+}
+#else
+static void tell_sanitizer_taken(pthread_mutex_t *mutex)
+{
+    (void)mutex;
+}
+#endif
+
 void lock_init(struct lock_area *lock)
 {
     pthread_mutexattr_t attributes;
@@ -84,6 +100,8 @@ enum lock_result lock_take(struct lock_area *lock, uint32_t roster_index, struct
         error = pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until);
         if (error == ETIMEDOUT)
             look_at_holder(&watch, lock, roster);
+        else
+            tell_sanitizer_taken(&lock->mutex);
     }
     INVARIANT(error == 0 || error == EOWNERDEAD);
     atomic_store(&lock->owner, roster_index == NO_INDEX ? 0 : roster_index + 1);

@@ -39,7 +39,8 @@ void fault_append_json(const struct fault *fault, struct text *out);
 
 /* How each endpoint family says in a stream that it failed (peers.md 2.9). */
 enum stream_family { STREAM_CHAT, STREAM_RESPONSES, STREAM_IMAGES, STREAM_OTHER };
-/* Append one whole SSE event (event: error, data: ..., blank line) that every known SDK raises on. */
+/* Append one whole SSE event (event: error, data: ..., blank line) that every known SDK raises on.
+ */
 void fault_append_event(const struct fault *fault, enum stream_family family, struct text *out);
 
 #endif

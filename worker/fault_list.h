@@ -2,29 +2,48 @@
  * counters and ledger. FAULT(name, status, type, should_retry, message)
  *   code on the wire: "penstock_" name; status 499 is never sent (nobody is there);
  *   should_retry: YES/NO send x-should-retry, OPEN leaves it to the client. */
-FAULT(image_limit, 429, "rate_limit_error", OPEN, "The image concurrency limit of this gateway's host was reached.")
-FAULT(image_queue_full, 429, "rate_limit_error", OPEN, "The image concurrency limit of this gateway's host was reached and its wait queue is full.")
-FAULT(image_queue_timeout, 429, "rate_limit_error", OPEN, "The image concurrency limit of this gateway's host was reached and no slot became free in time.")
+FAULT(image_limit, 429, "rate_limit_error", OPEN,
+      "The image concurrency limit of this gateway's host was reached.")
+FAULT(image_queue_full, 429, "rate_limit_error", OPEN,
+      "The image concurrency limit of this gateway's host was reached and its wait queue is full.")
+FAULT(image_queue_timeout, 429, "rate_limit_error", OPEN,
+      "The image concurrency limit of this gateway's host was reached and no slot became free in "
+      "time.")
 FAULT(busy, 503, "server_error", OPEN, "The gateway is busy: every request thread is in use.")
 FAULT(shutting_down, 503, "server_error", OPEN, "The gateway is shutting down.")
-FAULT(spool_full, 503, "server_error", OPEN, "The gateway has no room to keep this request body while it waits.")
-FAULT(out_of_memory, 503, "server_error", OPEN, "The gateway is out of memory or descriptors for this request.")
-FAULT(body_too_large, 413, "invalid_request_error", NO, "The request body is larger than this gateway accepts.")
-FAULT(body_incomplete, 400, "invalid_request_error", NO, "The request body ended early or does not have the announced length.")
+FAULT(spool_full, 503, "server_error", OPEN,
+      "The gateway has no room to keep this request body while it waits.")
+FAULT(out_of_memory, 503, "server_error", OPEN,
+      "The gateway is out of memory or descriptors for this request.")
+FAULT(body_too_large, 413, "invalid_request_error", NO,
+      "The request body is larger than this gateway accepts.")
+FAULT(body_incomplete, 400, "invalid_request_error", NO,
+      "The request body ended early or does not have the announced length.")
 FAULT(body_too_slow, 408, "invalid_request_error", NO, "The request body arrived too slowly.")
-FAULT(body_too_deep, 400, "invalid_request_error", NO, "The request body is nested deeper than this gateway reads.")
-FAULT(body_encoding, 415, "invalid_request_error", NO, "The gateway must read this request body but cannot: send it as UTF-8 without Content-Encoding.")
-FAULT(headers_too_large, 431, "invalid_request_error", NO, "The request headers are larger than this gateway accepts.")
+FAULT(body_too_deep, 400, "invalid_request_error", NO,
+      "The request body is nested deeper than this gateway reads.")
+FAULT(body_encoding, 415, "invalid_request_error", NO,
+      "The gateway must read this request body but cannot: send it as UTF-8 without "
+      "Content-Encoding.")
+FAULT(headers_too_large, 431, "invalid_request_error", NO,
+      "The request headers are larger than this gateway accepts.")
 FAULT(bad_request, 400, "invalid_request_error", NO, "The gateway could not read the request.")
-FAULT(bad_path, 400, "invalid_request_error", NO, "The request path has an encoded slash, an empty segment, a dot segment or a NUL in it.")
+FAULT(bad_path, 400, "invalid_request_error", NO,
+      "The request path has an encoded slash, an empty segment, a dot segment or a NUL in it.")
 FAULT(no_route, 404, "invalid_request_error", NO, "No route of this gateway serves this path.")
 FAULT(no_source, 503, "server_error", NO, "No upstream is configured on this gateway.")
-FAULT(websocket, 426, "invalid_request_error", NO, "WebSocket is not served through this gateway; use HTTP.")
+FAULT(websocket, 426, "invalid_request_error", NO,
+      "WebSocket is not served through this gateway; use HTTP.")
 FAULT(upstream_connect, 502, "server_error", OPEN, "The upstream could not be reached.")
-FAULT(upstream_no_answer, 502, "server_error", NO, "The upstream closed the connection without a complete answer; whether it did the work is unknown.")
-FAULT(upstream_timeout, 504, "server_error", NO, "The upstream did not answer in time; whether it did the work is unknown.")
-FAULT(upstream_bad_answer, 502, "server_error", NO, "The upstream's answer is not valid HTTP or is larger than the gateway accepts.")
+FAULT(upstream_no_answer, 502, "server_error", NO,
+      "The upstream closed the connection without a complete answer; whether it did the work is "
+      "unknown.")
+FAULT(upstream_timeout, 504, "server_error", NO,
+      "The upstream did not answer in time; whether it did the work is unknown.")
+FAULT(upstream_bad_answer, 502, "server_error", NO,
+      "The upstream's answer is not valid HTTP or is larger than the gateway accepts.")
 FAULT(upstream_cut, 502, "server_error", NO, "The upstream's answer broke off.")
-FAULT(upstream_stalled, 504, "server_error", NO, "The upstream stopped sending in the middle of its answer.")
+FAULT(upstream_stalled, 504, "server_error", NO,
+      "The upstream stopped sending in the middle of its answer.")
 FAULT(client_gone, 499, "client_gone", NO, "The client left.")
 FAULT(internal, 500, "server_error", NO, "The gateway failed.")

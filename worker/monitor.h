@@ -1,7 +1,7 @@
 /*
- * monitor.h - the child that serves the status socket and does housekeeping: status, metrics, ping and
- * penstockctl's requests are answered here, so that they work while every worker thread is busy.
- * Its status thread is not its ledger thread.
+ * monitor.h - the child that serves the status socket and does housekeeping: status, metrics, ping
+ * and penstockctl's requests are answered here, so that they work while every worker thread is
+ * busy. Its status thread is not its ledger thread.
  */
 #ifndef WORKER_MONITOR_H
 #define WORKER_MONITOR_H

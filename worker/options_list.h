@@ -19,10 +19,15 @@
  */
 
 /* ---- [penstock]: this instance ------------------------------------------------------------------ */
-OPTION(penstock, listen, listen, STRING, "unix:/run/penstock/penstock.sock", 0, 0, RESTART,
-       "where the web server's FastCGI connections arrive: unix:PATH, or ADDRESS:PORT on loopback (with a warning: any local user can connect). systemd passes it as the socket named \"fcgi\"")
-OPTION(penstock, status_listen, status_listen, STRING, "unix:/run/penstock/status.sock", 0, 0, RESTART,
-       "where /penstock/status, /penstock/metrics, /penstock/ping and penstockctl arrive; answered by a process of its own, so it works while every worker is busy. systemd passes it as the socket named \"status\"")
+OPTION(
+    penstock, listen, listen, STRING, "unix:/run/penstock/penstock.sock", 0, 0, RESTART,
+    "where the web server's FastCGI connections arrive: unix:PATH, or ADDRESS:PORT on loopback "
+    "(with a warning: any local user can connect). systemd passes it as the socket named \"fcgi\"")
+OPTION(penstock, status_listen, status_listen, STRING, "unix:/run/penstock/status.sock", 0, 0,
+       RESTART,
+       "where /penstock/status, /penstock/metrics, /penstock/ping and penstockctl arrive; answered "
+       "by a process of its own, so it works while every worker is busy. systemd passes it as the "
+       "socket named \"status\"")
 OPTION(penstock, listen_mode, listen_mode, MODE, "0660", 0, 0777, RESTART,
        "permission bits of unix sockets Penstock makes itself")
 OPTION(penstock, listen_group, listen_group, STRING, "", 0, 0, RESTART,
@@ -30,7 +35,8 @@ OPTION(penstock, listen_group, listen_group, STRING, "", 0, 0, RESTART,
 OPTION(penstock, workers, workers, COUNT, "auto", -1, 100, RELOAD,
        "worker processes; auto = one per CPU, at least 2")
 OPTION(penstock, threads, threads, COUNT, "auto", -1, 2000, RELOAD,
-       "request threads of each worker; auto = as many as image slots, the wait queue and the reserve need, at least 64")
+       "request threads of each worker; auto = as many as image slots, the wait queue and the "
+       "reserve need, at least 64")
 OPTION(penstock, reserve_percent, reserve_percent, COUNT, "25", 0, 90, RELOAD,
        "share of all threads that image calls can never take, so that other calls always find one")
 OPTION(penstock, state_directory, state_directory, STRING, "/var/lib/penstock", 0, 0, RESTART,
@@ -38,33 +44,38 @@ OPTION(penstock, state_directory, state_directory, STRING, "/var/lib/penstock", 
 OPTION(penstock, runtime_directory, runtime_directory, STRING, "/run/penstock", 0, 0, RESTART,
        "for lock files; instances that share a gate share this directory")
 OPTION(penstock, body_read_timeout_s, body_read_timeout_ms, SECONDS, "60", 1, 3600, RELOAD,
-       "longest time without enough of a request body: the whole body must arrive at body_min_rate after this long")
+       "longest time without enough of a request body: the whole body must arrive at body_min_rate "
+       "after this long")
 OPTION(penstock, body_min_rate, body_min_rate_bytes, SIZE, "1k", 0, 1073741824, RELOAD,
-       "bytes per second a request body must keep up, on average, once body_read_timeout_s has passed; 0 = body_read_timeout_s is the limit for the whole body")
+       "bytes per second a request body must keep up, on average, once body_read_timeout_s has "
+       "passed; 0 = body_read_timeout_s is the limit for the whole body")
 OPTION(penstock, max_json_body, max_json_body_bytes, SIZE, "64m", 1024, 4294967296, RELOAD,
        "largest request body that is not multipart; a larger one is answered 413")
-OPTION(penstock, max_multipart_body, max_multipart_body_bytes, SIZE, "256m", 1024, 4294967296, RELOAD,
-       "largest multipart request body; a larger one is answered 413")
+OPTION(penstock, max_multipart_body, max_multipart_body_bytes, SIZE, "256m", 1024, 4294967296,
+       RELOAD, "largest multipart request body; a larger one is answered 413")
 OPTION(penstock, max_params, max_params_bytes, SIZE, "64k", 4096, 1048576, RELOAD,
        "largest set of FastCGI parameters (request headers); a larger one is answered 431")
 OPTION(penstock, spool_above, spool_above_bytes, SIZE, "256k", 0, 67108864, RELOAD,
-       "a request body larger than this lies in an unnamed file in the state directory while its call waits and runs")
+       "a request body larger than this lies in an unnamed file in the state directory while its "
+       "call waits and runs")
 OPTION(penstock, spool_max, spool_max_bytes, SIZE, "4g", 1048576, 1099511627776, RELOAD,
        "all spooled bodies of this instance together; a body that does not fit is answered 503")
-OPTION(penstock, client_stall_timeout_seconds, client_stall_timeout_ms, SECONDS, "60", 1, 3600, RELOAD,
-       "a client that stays connected but takes nothing for this long is treated as gone")
+OPTION(penstock, client_stall_timeout_seconds, client_stall_timeout_ms, SECONDS, "60", 1, 3600,
+       RELOAD, "a client that stays connected but takes nothing for this long is treated as gone")
 OPTION(penstock, client_watch, client_watch, BOOL, "true", 0, 0, RELOAD,
-       "ask the kernel whether the client's TCP connection to the web server still stands, while nothing can be written: the only way to notice a client that left behind Apache or Caddy. HTTP/1.1 clients that connect to the web server directly")
+       "ask the kernel whether the client's TCP connection to the web server still stands, while "
+       "nothing can be written: the only way to notice a client that left behind Apache or Caddy. "
+       "HTTP/1.1 clients that connect to the web server directly")
 OPTION(penstock, penstock_headers, penstock_headers, BOOL, "false", 0, 0, RELOAD,
        "add X-Penstock-Scope, -Source, -Wait-Ms and -Attempts to responses")
 OPTION(penstock, stop_timeout_s, stop_timeout_ms, SECONDS, "600", 1, 86400, RELOAD,
        "after a graceful stop or reload, calls still running after this long are cut")
 OPTION(penstock, orphan_timeout_s, orphan_timeout_ms, SECONDS, "30", 1, 3600, RELOAD,
-       "workers whose master was killed go on serving this long for a new master to take over, then finish what they have and end")
+       "workers whose master was killed go on serving this long for a new master to take over, "
+       "then finish what they have and end")
 OPTION(penstock, log_level, log_level, CHOICE, "info", 0, 0, RELOAD,
        "error, warning, notice, info or debug; info has one line per call")
-OPTION(penstock, log_format, log_format, CHOICE, "logfmt", 0, 0, RELOAD,
-       "logfmt or json")
+OPTION(penstock, log_format, log_format, CHOICE, "logfmt", 0, 0, RELOAD, "logfmt or json")
 OPTION(penstock, log_file, log_file, STRING, "", 0, 0, RELOAD,
        "empty = standard error (journald under systemd); a file is reopened on SIGUSR1")
 OPTION(penstock, ledger, ledger, BOOL, "true", 0, 0, RELOAD,
@@ -80,59 +91,81 @@ OPTION(penstock, ledger_max, ledger_max_bytes, SIZE, "1g", 1048576, 109951162777
 OPTION(image_concurrency, enabled, enabled, BOOL, "false", 0, 0, RELOAD,
        "limit image calls; off changes nothing")
 OPTION(image_concurrency, gate, gate, STRING, "default", 0, 0, RESTART,
-       "which host-wide limit this instance shares: all instances that name the same gate obey one limit together")
-OPTION(image_concurrency, max_concurrent_requests, max_concurrent_requests, COUNT, "0", 0, 2048, RELOAD,
-       "image calls in progress on this whole host; 0 = no limit")
+       "which host-wide limit this instance shares: all instances that name the same gate obey one "
+       "limit together")
+OPTION(image_concurrency, max_concurrent_requests, max_concurrent_requests, COUNT, "0", 0, 2048,
+       RELOAD, "image calls in progress on this whole host; 0 = no limit")
 OPTION(image_concurrency, overflow_mode, overflow_mode, CHOICE, "reject", 0, 0, RELOAD,
-       "what happens to an image call that finds no free slot: reject (429 at once) or wait (in a first-in-first-out queue)")
+       "what happens to an image call that finds no free slot: reject (429 at once) or wait (in a "
+       "first-in-first-out queue)")
 OPTION(image_concurrency, wait_timeout_seconds, wait_timeout_ms, SECONDS, "30", 1, 3600, RELOAD,
        "longest wait; then 429. Only for wait")
 OPTION(image_concurrency, max_waiting_requests, max_waiting_requests, COUNT, "100", 1, 4096, RELOAD,
        "longest queue, host-wide; a call beyond it is answered 429 at once. Only for wait")
-OPTION(image_concurrency, queue_stream_headers_after_seconds, queue_stream_headers_after_ms, SECONDS, "45", 0, 3600, RELOAD,
-       "a streaming client that waits this long is sent 200, the stream's headers and a comment; 0 = never. After that a refusal is an event in the stream, which SDKs do not retry")
-OPTION(image_concurrency, queue_heartbeat_seconds, queue_heartbeat_ms, SECONDS, "15", 1, 300, RELOAD,
+OPTION(image_concurrency, queue_stream_headers_after_seconds, queue_stream_headers_after_ms,
+       SECONDS, "45", 0, 3600, RELOAD,
+       "a streaming client that waits this long is sent 200, the stream's headers and a comment; 0 "
+       "= never. After that a refusal is an event in the stream, which SDKs do not retry")
+OPTION(image_concurrency, queue_heartbeat_seconds, queue_heartbeat_ms, SECONDS, "15", 1, 300,
+       RELOAD,
        "comments to such a client while it waits on; each also finds out whether it is still there")
-OPTION(image_concurrency, image_stream_data_interval_timeout, image_stream_data_interval_timeout_ms, SECONDS, "900", 0, 1800, RELOAD,
-       "an image stream whose upstream sends no byte for this long is ended with an error event; 0 = never, else 60 to 1800. Not a queue timeout. Works whenever set in the file, and with its default while the gate is on")
-OPTION(image_concurrency, image_first_byte_timeout_seconds, image_first_byte_timeout_ms, SECONDS, "900", 0, 3600, RELOAD,
-       "longest time from sending an image call to the first byte of its answer; 0 = never. Works whenever set in the file, and with its default while the gate is on")
+OPTION(image_concurrency, image_stream_data_interval_timeout, image_stream_data_interval_timeout_ms,
+       SECONDS, "900", 0, 1800, RELOAD,
+       "an image stream whose upstream sends no byte for this long is ended with an error event; 0 "
+       "= never, else 60 to 1800. Not a queue timeout. Works whenever set in the file, and with "
+       "its default while the gate is on")
+OPTION(image_concurrency, image_first_byte_timeout_seconds, image_first_byte_timeout_ms, SECONDS,
+       "900", 0, 3600, RELOAD,
+       "longest time from sending an image call to the first byte of its answer; 0 = never. Works "
+       "whenever set in the file, and with its default while the gate is on")
 OPTION(image_concurrency, on_client_gone, on_client_gone, CHOICE, "cancel", 0, 0, RELOAD,
-       "an image call whose client left: cancel the upstream call at once, or finish it to learn what it used; the slot is held as long as upstream work is in flight")
-OPTION(image_concurrency, nonstream_heartbeat_seconds, nonstream_heartbeat_ms, SECONDS, "0", 0, 300, RELOAD,
-       "send blanks before a JSON answer this often, so that proxies in between do not give up; 0 = never. Commits status 200: a later error arrives as an error object under 200")
-OPTION(image_concurrency, image_models, image_models, LIST, "gpt-image-*, chatgpt-image-*, dall-e-*, grok-imagine*, gemini-*-image*, imagen-*, qwen-image*, wan*-t2i*, flux*", 0, 0, RELOAD,
-       "models that draw: globs, case ignored; each also matches behind any provider prefix (openai/gpt-image-2, models/imagen-4)")
+       "an image call whose client left: cancel the upstream call at once, or finish it to learn "
+       "what it used; the slot is held as long as upstream work is in flight")
+OPTION(image_concurrency, nonstream_heartbeat_seconds, nonstream_heartbeat_ms, SECONDS, "0", 0, 300,
+       RELOAD,
+       "send blanks before a JSON answer this often, so that proxies in between do not give up; 0 "
+       "= never. Commits status 200: a later error arrives as an error object under 200")
+OPTION(image_concurrency, image_models, image_models, LIST,
+       "gpt-image-*, chatgpt-image-*, dall-e-*, grok-imagine*, gemini-*-image*, imagen-*, "
+       "qwen-image*, wan*-t2i*, flux*",
+       0, 0, RELOAD,
+       "models that draw: globs, case ignored; each also matches behind any provider prefix "
+       "(openai/gpt-image-2, models/imagen-4)")
 OPTION(image_concurrency, count_chat_images, count_chat_images, BOOL, "true", 0, 0, RELOAD,
        "count chat completions and Gemini calls that ask for an image")
-OPTION(image_concurrency, background_lease_seconds, background_lease_ms, SECONDS, "600", 1, 86400, RELOAD,
-       "a background response or async task keeps its slot until a poll through us shows that it ended, at most this long")
+OPTION(image_concurrency, background_lease_seconds, background_lease_ms, SECONDS, "600", 1, 86400,
+       RELOAD,
+       "a background response or async task keeps its slot until a poll through us shows that it "
+       "ended, at most this long")
 OPTION(image_concurrency, refuse_hopeless, refuse_hopeless, BOOL, "false", 0, 0, RELOAD,
        "refuse a call at once when its predicted wait is longer than it may wait")
-OPTION(image_concurrency, image_retry_hold_seconds, image_retry_hold_ms, SECONDS, "5", 0, 600, RELOAD,
-       "the most an image call may spend waiting between attempts while it holds a slot")
+OPTION(image_concurrency, image_retry_hold_seconds, image_retry_hold_ms, SECONDS, "5", 0, 600,
+       RELOAD, "the most an image call may spend waiting between attempts while it holds a slot")
 
 /* ---- [source NAME]: one upstream endpoint with one account --------------------------------------- */
 OPTION(source, base_url, base_url, STRING, "", 0, 0, RELOAD,
-       "http:// or https:// URL that a call's path (/v1/...) is appended to, without /v1 at its end; required")
+       "http:// or https:// URL that a call's path (/v1/...) is appended to, without /v1 at its "
+       "end; required")
 OPTION(source, api_key, api_key, SECRET, "", 0, 0, RELOAD,
-       "key sent upstream as Authorization: Bearer; empty = the client's own Authorization passes through")
+       "key sent upstream as Authorization: Bearer; empty = the client's own Authorization passes "
+       "through")
 OPTION(source, dialect, dialect, CHOICE, "openai", 0, 0, RELOAD,
        "openai, dashscope, azure, gemini, anthropic or plain: how errors, keys and usage look")
 OPTION(source, timeout_s, timeout_ms, SECONDS, "600", 1, 86400, RELOAD,
        "longest time for one whole exchange with the upstream")
 OPTION(source, connect_timeout_s, connect_timeout_ms, SECONDS, "5", 1, 300, RELOAD,
        "longest time to connect, TLS included")
-OPTION(source, stream_idle_timeout_s, stream_idle_timeout_ms, SECONDS, "180", 0, 86400, RELOAD,
-       "a stream whose upstream sends no byte for this long is ended with an error event; 0 = never")
+OPTION(
+    source, stream_idle_timeout_s, stream_idle_timeout_ms, SECONDS, "180", 0, 86400, RELOAD,
+    "a stream whose upstream sends no byte for this long is ended with an error event; 0 = never")
 OPTION(source, ca_file, ca_file, STRING, "", 0, 0, RELOAD,
        "PEM file of the certificate authorities trusted for this source; empty = the system's")
 
 /* ---- [route NAME]: which calls go where ---------------------------------------------------------- */
-OPTION(route, path, path, STRING, "/v1/", 0, 0, RELOAD,
-       "calls whose path is this, or lies below it when it ends in /; the longest matching route wins")
-OPTION(route, source, source, STRING, "", 0, 0, RELOAD,
-       "the source's name; required")
+OPTION(
+    route, path, path, STRING, "/v1/", 0, 0, RELOAD,
+    "calls whose path is this, or lies below it when it ends in /; the longest matching route wins")
+OPTION(route, source, source, STRING, "", 0, 0, RELOAD, "the source's name; required")
 OPTION(route, kind, kind, CHOICE, "auto", 0, 0, RELOAD,
        "auto (told by path and body), chat, responses, embedding, image, ocr or other")
 OPTION(route, strip_prefix, strip_prefix, STRING, "", 0, 0, RELOAD,

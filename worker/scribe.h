@@ -1,10 +1,10 @@
 /*
  * scribe.h - the thread that carries records from the journal to the ledger.
  *
- * Every monitor and every worker has one; the one that holds the journal's seat writes. The monitor's
- * is always eager; a worker's sits down only while no monitor of the instance lives, and stands up when
- * one does again. It never holds the segment's lock while it writes, so a ledger that is locked for a
- * minute stops nobody (L4).
+ * Every monitor and every worker has one; the one that holds the journal's seat writes. The
+ * monitor's is always eager; a worker's sits down only while no monitor of the instance lives, and
+ * stands up when one does again. It never holds the segment's lock while it writes, so a ledger
+ * that is locked for a minute stops nobody (L4).
  */
 #ifndef WORKER_SCRIBE_H
 #define WORKER_SCRIBE_H
@@ -26,8 +26,8 @@ struct scribe {
     atomic_bool stop;
 };
 
-MUST_CHECK bool scribe_start(struct scribe *scribe, struct gate *gate, const struct options *options,
-                             bool eager);
+MUST_CHECK bool scribe_start(struct scribe *scribe, struct gate *gate,
+                             const struct options *options, bool eager);
 /* Write what is there (bounded time), then end the thread. */
 void scribe_stop(struct scribe *scribe);
 
