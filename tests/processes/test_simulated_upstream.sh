@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# The simulated upstream keeps its word: the other process tests rest on it.
+# Above all: images_open_max never counts a caller twice that closed one call and then opened another.
+set -u
+
+tools=${BUILD:-build/release}/tools
+work=$(mktemp -d)
+failed=0
+mkfifo "$work/out"
+"$tools/simulated_upstream" -q >"$work/out" &
+pid=$!
+trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+read -r _ port <"$work/out"
+url=http://127.0.0.1:$port
+
+expect() { # NAME GOT PATTERN
+    if ! printf '%s' "$2" | tr -d '\0' | grep -Eq -- "$3"; then
+        printf 'FAILED: %s: wanted /%s/, got: %.300s\n' "$1" "$3" "$(printf '%s' "$2" | tr -d '\0')"
+        failed=1
+    fi
+}
+ask() { # MOCK PATH BODY [curl options]
+    local mock=$1 path=$2 body=$3
+    shift 3
+    curl -sS -m 20 -H "X-Mock: $mock" -H 'Content-Type: application/json' -d "$body" "$@" "$url$path" 2>&1
+}
+status() { ask "$1" "$2" '{}' -o "$work/body" -w '%{http_code}'; }
+stat() { curl -sS "$url/stats" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; }
+until_stat() { # NAME VALUE: wait for a condition, not for a time
+    for _ in $(seq 400); do
+        [ "$(stat "$1")" = "$2" ] && return
+    done
+    printf 'FAILED: %s never became %s\n' "$1" "$2"
+    failed=1
+}
+
+chat=/v1/chat/completions
+images=/v1/images/generations
+expect ping "$(curl -sS "$url/ping")" pong
+
+# The families.
+expect chat "$(ask '' $chat '{"model":"m1"}')" '"model":"m1".*"content":"word0.*"usage"'
+out=$(ask 'events=3' $chat '{"stream":true,"stream_options":{"include_usage":true}}')
+expect chat-role "$out" '"role":"assistant"'
+expect chat-events "$(grep -c '"content":"word' <<<"$out")" '^3$'
+expect chat-usage "$out" '"choices":\[\],"usage"'
+expect chat-done "$out" '^data: \[DONE\]'
+expect completions "$(ask '' /completions '{}')" text_completion
+expect embeddings "$(ask '' /v1/embeddings '{}')" '"embedding":\['
+expect models "$(curl -sS "$url/v1/models")" gpt-image-2
+expect messages "$(ask '' /v1/messages '{"stream":true}')" message_stop
+out=$(ask 'size=4000' $images '{"n":3}')
+expect pictures "$(grep -o '"b64_json":"[A-Za-z0-9+/]\{4000\}"' <<<"$out" | sort -u | wc -l)" '^3$'
+out=$(ask 'partials=2' $images '{"stream":true}')
+expect partials "$(grep -c '^event: image_generation.partial_image' <<<"$out")" '^2$'
+expect completed "$out" '^event: image_generation.completed'
+out=$(curl -sS -F 'image[]=@/bin/true' -F model=gpt-image-2 -F stream=true "$url/v1/images/edits")
+expect edit-stream "$out" '^event: image_edit.completed'
+out=$(ask 'partials=1' /v1/responses '{"stream":true,"tools":[{"type":"image_generation"}]}')
+expect response-partial "$out" '"partial_image_b64":"[A-Za-z0-9]'
+expect response-item "$out" '^data: .*output_item.done.*image_generation_call.*"result":"'
+expect response-usage "$out" 'response.completed.*"tool_usage":\{"image_gen"'
+out=$(ask 'job_ms=150' /v1/responses '{"background":true,"tools":[{"type":"image_generation"}]}')
+expect queued "$out" '"status":"queued"'
+id=$(sed 's/{"id":"\([^"]*\)".*/\1/' <<<"$out")
+for _ in $(seq 400); do
+    out=$(curl -sS "$url/v1/responses/$id")
+    grep -q '"status":"completed"' <<<"$out" && break
+done
+expect background "$out" '"status":"completed".*"result":"'
+out=$(ask 'job_ms=100000' /v1/responses '{"background":true}')
+id=$(sed 's/{"id":"\([^"]*\)".*/\1/' <<<"$out")
+expect cancel "$(ask '' "/v1/responses/$id/cancel" '')" '"status":"cancelled"'
+out=$(ask 'job_ms=150,n=2,job_fail=1' /api/v1/services/aigc/text2image/image-synthesis '{}')
+expect task "$out" '"task_status":"PENDING"'
+id=$(sed 's/.*"task_id":"\([^"]*\)".*/\1/' <<<"$out")
+for _ in $(seq 400); do
+    out=$(curl -sS "$url/api/v1/tasks/$id")
+    grep -q SUCCEEDED <<<"$out" && break
+done
+expect task-done "$out" '"code":"Internal.*"url":.*"image_count":1'
+out=$(ask '' /v1beta/models/gemini-2.5-flash-image:generateContent '{}')
+expect gemini "$out" '"inlineData":\{"mimeType":"image/png","data":"[A-Za-z0-9]'
+
+# Bodies arrive whole, plain and in chunks; what is sent back is what was asked for.
+head -c 3000000 /dev/urandom >"$work/blob"
+sum=$(sha256sum <"$work/blob" | cut -d' ' -f1)
+out=$(curl -sS -H 'X-Mock: echo' -H 'X-Odd: Yes' --data-binary "@$work/blob" "$url$chat?a=b")
+expect echo "$out" "\"query\":\"a=b\".*\"x-odd\":\"Yes\".*\"body_bytes\":3000000,\"sha256\":\"$sum\""
+out=$(curl -sS -H 'X-Mock: echo' -H 'Transfer-Encoding: chunked' -H 'Expect:' --data-binary "@$work/blob" "$url$chat")
+expect echo-chunked "$out" "\"sha256\":\"$sum\",\"chunked\":true"
+expect line "$(ask 'line=40m' $chat '{"stream":true}' | wc -c)" '^4194[0-9]{4}$'
+plain=$(ask 'seed=7,size=200000' $images '{}' | sha256sum)
+for how in chunked chunk=1000,chunked no_length gzip close_after gzip,chunked; do
+    out=$(ask "seed=7,size=200000,$how" $images '{}' --compressed | sha256sum)
+    expect "same bytes, $how" "$out" "^$plain\$"
+done
+expect gzip-stream "$(ask gzip $chat '{"stream":true}' --compressed)" '^data: \[DONE\]'
+
+# Refusals and other ways to fail.
+expect 429 "$(ask 'status=429,retry_after=7' $chat '{}' -i)" 'Retry-After: 7'
+expect dashscope "$(ask 'status=429,dialect=dashscope' $chat '{}')" '"code":"Throttling.RateQuota"'
+expect azure "$(ask 'status=429,dialect=azure' $chat '{}')" '"code":"429"'
+expect gemini-429 "$(ask 'status=429,dialect=gemini,retry_after=37' $chat '{}')" '"retryDelay":"37s"'
+expect code "$(ask 'status=429,code=insufficient_quota' $chat '{}')" '"code":"insufficient_quota"'
+for wanted in 429 200; do expect times "$(status 'tag=a,times=1,status=429' $chat)" "^$wanted\$"; done
+expect prefix "$(ask '' /m/status=503/v1/chat/completions '{}' -w '%{http_code}')" '503$'
+expect model "$(ask '' $chat '{"model":"mock:status=500"}' -w '%{http_code}')" '500$'
+expect bad-key "$(ask 'nonsense=1' $chat '{}')" 'bad X-Mock key'
+expect error-event "$(ask 'error_event=2' $chat '{"stream":true}')" '^data: \{"error":'
+expect reset "$(ask reset=head $chat '{}')" 'curl: \((56|52)\)'
+expect reset-body "$(ask reset=100 $images '{}')" 'curl: \((56|18)\)'
+expect close-read "$(ask close=read $chat '{}')" 'curl: \(52\)'
+expect close-body "$(ask close=100 $images '{}')" 'curl: \(18\)'
+expect close-chunk "$(ask close=100 $images '{"stream":true}')" 'curl: \(18\)'
+expect midhead "$(ask close=midhead $chat '{}' -i | grep -ci content-length)" '^0$'
+expect garbage "$(ask garbage $chat '{}')" 'curl: \(1\)'
+expect stall "$(ask stall=10 $chat '{}' -m 0.3)" 'curl: \(28\)'
+expect endless "$(ask endless_headers $chat '{}' -m 2)" 'curl: \((56|28|27|100)\)'
+expect redirect "$(ask redirect $chat '{}' -i)" 'Location: /redirected'
+expect interim "$(ask interim=2 $chat '{}' -i)" 'HTTP/1.1 103'
+expect early "$(curl -sS -H 'X-Mock: early,status=413' -H 'Expect:' --data-binary "@$work/blob" "$url$chat" -w '%{http_code}' 2>/dev/null)" '413$'
+expect slow-read "$(head -c 30000 "$work/blob" | curl -sS -H 'X-Mock: echo,slow_read=100k' -H 'Expect:' --data-binary @- "$url$chat" -w ' %{time_total}')" '"body_bytes":30000.* (0\.[12]|0\.3)'
+until_stat calls_open_now 0
+
+# Honest count: three at once are three; one after the other, closed by the caller, are never two.
+curl -sS -d '' "$url/stats/reset" >"$work/reset"
+for i in 1 2 3; do
+    curl -sS -H 'X-Mock: delay_ms=60000' -d '{}' "$url$images" >/dev/null 2>&1 &
+    waiting[i]=$!
+done
+until_stat images_open_now 3
+kill "${waiting[@]}"
+until_stat images_open_now 0
+expect three "$(stat images_open_max)" '^3$'
+expect aborted "$(stat aborted)" '^3$'
+curl -sS -d '' "$url/stats/reset" >"$work/reset"
+request="POST $images HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nX-Mock: delay_ms=60000\r\n\r\n{}"
+for _ in $(seq 200); do
+    exec 7<>"/dev/tcp/127.0.0.1/$port"
+    # shellcheck disable=SC2059
+    printf "$request" >&7
+    exec 7>&-
+done
+until_stat images 200
+until_stat images_open_now 0
+expect honest "$(stat images_open_max)" '^1$'
+expect record "$(curl -sS "$url/stats?last=1")" '"path":"/v1/images/generations".*"end":"aborted".*"image":true'
+
+kill -TERM "$pid"
+wait "$pid"
+expect 'ends cleanly' "$?" '^0$'
+exit "$failed"
