@@ -1,0 +1,243 @@
+/* ledger_schema.c - tables and views in SQL; see ledger_schema.h. Read it beside
+ * penstock-ledger(5). */
+#include "shared/ledger_schema.h"
+
+/* Indexes are few, since every row pays for them: what is open now, what is old (retention), and a
+ * call by its id. All but the last grow at their right edge; so does the last when ids begin with
+ * their time. */
+static const char schema_1[] =
+    "CREATE TABLE waits ("
+    " boot INTEGER NOT NULL,"
+    " arrival_seq INTEGER NOT NULL,"
+    " grant_seq INTEGER,"
+    " call_id TEXT NOT NULL,"
+    " state TEXT NOT NULL,"
+    " refusal TEXT,"
+    " class TEXT NOT NULL,"
+    " client TEXT NOT NULL,"
+    " scope TEXT NOT NULL,"
+    " model TEXT NOT NULL,"
+    " endpoint TEXT NOT NULL,"
+    " position INTEGER NOT NULL,"
+    " arrived_at TEXT NOT NULL,"
+    " granted_at TEXT,"
+    " ended_at TEXT,"
+    " wait_ms INTEGER,"
+    " hold_ms INTEGER,"
+    " arrived_ns INTEGER NOT NULL,"
+    " granted_ns INTEGER,"
+    " released_ns INTEGER,"
+    " in_use_at_arrival INTEGER NOT NULL,"
+    " waiting_at_arrival INTEGER NOT NULL,"
+    " in_use_at_grant INTEGER,"
+    " waiting_at_grant INTEGER,"
+    " pid INTEGER NOT NULL,"
+    " PRIMARY KEY (boot, arrival_seq)) WITHOUT ROWID;"
+    "CREATE INDEX waits_open ON waits (boot, arrival_seq) WHERE ended_at IS NULL;"
+    "CREATE INDEX waits_arrived ON waits (arrived_at);"
+
+    "CREATE TABLE calls ("
+    " id INTEGER PRIMARY KEY,"
+    " call_id TEXT NOT NULL UNIQUE,"
+    " arrived_at TEXT NOT NULL,"
+    " kind TEXT NOT NULL,"
+    " client TEXT NOT NULL,"
+    " route TEXT NOT NULL,"
+    " scope TEXT NOT NULL,"
+    " source TEXT NOT NULL,"
+    " endpoint TEXT NOT NULL,"
+    " model_asked TEXT NOT NULL,"
+    " model_served TEXT NOT NULL,"
+    " status INTEGER NOT NULL,"
+    " upstream_status INTEGER,"
+    " outcome TEXT NOT NULL,"
+    " error_code TEXT,"
+    " stream INTEGER NOT NULL,"
+    " queue_ms INTEGER,"
+    " ttft_ms INTEGER,"
+    " generation_ms INTEGER,"
+    " total_latency_ms INTEGER,"
+    " attempts INTEGER NOT NULL,"
+    " retries INTEGER NOT NULL,"
+    " hedges INTEGER NOT NULL,"
+    " hedge_won INTEGER NOT NULL,"
+    " fallback INTEGER NOT NULL,"
+    " tokens_in INTEGER,"
+    " tokens_out INTEGER,"
+    " tokens_cached INTEGER,"
+    " tokens_reasoning INTEGER,"
+    " image_tokens_in INTEGER,"
+    " image_tokens_out INTEGER,"
+    " images INTEGER NOT NULL,"
+    " image_size TEXT,"
+    " image_quality TEXT,"
+    " image_format TEXT,"
+    " bytes_in INTEGER,"
+    " bytes_out INTEGER,"
+    " pid INTEGER NOT NULL);"
+    "CREATE INDEX calls_arrived ON calls (arrived_at);"
+
+    "CREATE TABLE attempts ("
+    " logical_call_id TEXT NOT NULL,"
+    " n INTEGER NOT NULL,"
+    " source TEXT NOT NULL,"
+    " hedge INTEGER NOT NULL,"
+    " started_at TEXT NOT NULL,"
+    " ttft_ms INTEGER,"
+    " generation_ms INTEGER,"
+    " status INTEGER,"
+    " error TEXT,"
+    " est_tokens INTEGER,"
+    " settled_tokens INTEGER,"
+    " kept_est INTEGER NOT NULL,"
+    " PRIMARY KEY (logical_call_id, n)) WITHOUT ROWID;"
+    "CREATE INDEX attempts_started ON attempts (started_at);"
+
+    "CREATE TABLE jobs ("
+    " job_id TEXT PRIMARY KEY,"
+    " client TEXT NOT NULL,"
+    " scope TEXT NOT NULL,"
+    " endpoint TEXT NOT NULL,"
+    " model TEXT NOT NULL,"
+    " state TEXT NOT NULL,"
+    " created_at TEXT NOT NULL,"
+    " started_at TEXT,"
+    " ended_at TEXT,"
+    " attempts INTEGER NOT NULL,"
+    " status INTEGER,"
+    " error TEXT) WITHOUT ROWID;"
+
+    "CREATE TABLE sources ("
+    " name TEXT PRIMARY KEY,"
+    " base_url TEXT NOT NULL,"
+    " loaded_at TEXT NOT NULL) WITHOUT ROWID;"
+
+    "CREATE TABLE config ("
+    " key TEXT PRIMARY KEY,"
+    " value TEXT NOT NULL,"
+    " origin TEXT NOT NULL) WITHOUT ROWID;"
+
+    "CREATE TABLE events ("
+    " at TEXT NOT NULL,"
+    " pid INTEGER NOT NULL,"
+    " name TEXT NOT NULL,"
+    " detail TEXT NOT NULL,"
+    " PRIMARY KEY (at, pid, name, detail)) WITHOUT ROWID;";
+
+const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1};
+
+/* Milliseconds from a column's time until now. julianday's double is exact to 0.05 ms. */
+#define SINCE_MS(column)                                                                           \
+    "max(0, CAST(round((julianday('now') - julianday(" column ")) * 86400000.0) AS INTEGER))"
+
+/* The value that `percent` of the group's n rows do not pass (nearest rank); ranks count from the
+ * smallest. */
+#define PERCENTILE(percent, column)                                                                \
+    "max(CASE WHEN rank = (n * " #percent " + 99) / 100 THEN " column " END)"
+
+/* SQL is laid out as SQL. */
+/* clang-format off */
+const struct ledger_view ledger_views[LEDGER_VIEWS] = {
+    {"show_queue",
+     "SELECT row_number() OVER (ORDER BY arrival_seq) AS position,"
+     " " SINCE_MS("arrived_at") " AS waited_ms,"
+     " arrived_at AS since, call_id, client, class, scope, model, endpoint,"
+     " position AS position_at_arrival, arrival_seq, pid"
+     " FROM waits WHERE ended_at IS NULL AND state = 'waiting' ORDER BY arrival_seq"},
+
+    {"show_slots",
+     "SELECT grant_seq, " SINCE_MS("granted_at") " AS held_ms,"
+     " granted_at AS since, wait_ms, call_id, client, class, scope, model, endpoint,"
+     " in_use_at_grant, waiting_at_grant, pid"
+     " FROM waits WHERE ended_at IS NULL AND state = 'granted' ORDER BY grant_seq"},
+
+    /* Waits of calls that were refused at once say nothing: they are counted, not ranked. */
+    {"show_stats",
+     "WITH hours AS ("
+     "  SELECT substr(arrived_at, 1, 13) || ':00Z' AS hour, state, wait_ms, hold_ms FROM waits),"
+     " counted AS ("
+     "  SELECT hour, count(*) AS calls,"
+     "   sum(state = 'waiting') AS waiting, sum(state = 'granted') AS granted,"
+     "   sum(state = 'done') AS done, sum(state = 'refused') AS refused,"
+     "   sum(state = 'timed_out') AS timed_out, sum(state = 'client_gone') AS client_gone,"
+     "   sum(state = 'worker_died') AS worker_died, sum(state = 'shutdown') AS shutdown"
+     "  FROM hours GROUP BY hour),"
+     " waits_ranked AS ("
+     "  SELECT hour, wait_ms, row_number() OVER (PARTITION BY hour ORDER BY wait_ms) AS rank,"
+     "   count(*) OVER (PARTITION BY hour) AS n"
+     "  FROM hours WHERE wait_ms IS NOT NULL AND state <> 'refused'),"
+     " waits_ranks AS ("
+     "  SELECT hour, " PERCENTILE(50, "wait_ms") " AS wait_p50_ms,"
+     "   " PERCENTILE(95, "wait_ms") " AS wait_p95_ms,"
+     "   " PERCENTILE(99, "wait_ms") " AS wait_p99_ms,"
+     "   max(wait_ms) AS wait_max_ms FROM waits_ranked GROUP BY hour),"
+     " holds_ranked AS ("
+     "  SELECT hour, hold_ms, row_number() OVER (PARTITION BY hour ORDER BY hold_ms) AS rank,"
+     "   count(*) OVER (PARTITION BY hour) AS n"
+     "  FROM hours WHERE hold_ms IS NOT NULL),"
+     " holds_ranks AS ("
+     "  SELECT hour, " PERCENTILE(50, "hold_ms") " AS hold_p50_ms,"
+     "   " PERCENTILE(95, "hold_ms") " AS hold_p95_ms,"
+     "   " PERCENTILE(99, "hold_ms") " AS hold_p99_ms,"
+     "   max(hold_ms) AS hold_max_ms FROM holds_ranked GROUP BY hour)"
+     " SELECT hour, calls, waiting, granted, done, refused, timed_out, client_gone, worker_died,"
+     "  shutdown, wait_p50_ms, wait_p95_ms, wait_p99_ms, wait_max_ms,"
+     "  hold_p50_ms, hold_p95_ms, hold_p99_ms, hold_max_ms"
+     " FROM counted LEFT JOIN waits_ranks USING (hour) LEFT JOIN holds_ranks USING (hour)"
+     " ORDER BY hour DESC"},
+
+    {"show_refusals",
+     "SELECT ended_at AS at, CASE state WHEN 'refused' THEN refusal"
+     "  WHEN 'timed_out' THEN 'queue_timeout' ELSE state END AS reason,"
+     " wait_ms, call_id, client, class, scope, model, endpoint,"
+     " in_use_at_arrival, waiting_at_arrival, pid"
+     " FROM waits WHERE state IN ('refused', 'timed_out')"
+     "  OR (state = 'shutdown' AND granted_at IS NULL)"
+     " ORDER BY arrived_at DESC"},
+
+    {"show_calls",
+     "SELECT arrived_at, call_id, client, kind, endpoint, scope, source, model_asked, model_served,"
+     " status, outcome, error_code, stream, queue_ms, ttft_ms, generation_ms, total_latency_ms,"
+     " attempts, retries, hedges, hedge_won, fallback, tokens_in, tokens_out, tokens_cached,"
+     " tokens_reasoning, images, bytes_in, bytes_out, pid"
+     " FROM calls ORDER BY arrived_at DESC"},
+
+    {"show_attempts",
+     "SELECT started_at, logical_call_id, n, source, hedge, ttft_ms, generation_ms, status, error,"
+     " est_tokens, settled_tokens, kept_est"
+     " FROM attempts ORDER BY started_at DESC"},
+
+    /* The winner ended without an error; each other attempt of a hedged call gives one line. */
+    {"show_hedges",
+     "SELECT loser.started_at AS at, loser.logical_call_id AS logical_call_id,"
+     " winner.n AS winner_n, winner.source AS winner_source, winner.hedge AS hedge_won,"
+     " winner.ttft_ms AS winner_ttft_ms, winner.generation_ms AS winner_generation_ms,"
+     " loser.n AS loser_n, loser.source AS loser_source, loser.ttft_ms AS loser_ttft_ms,"
+     " loser.error AS loser_error, loser.settled_tokens AS loser_tokens,"
+     " loser.kept_est AS loser_kept_est"
+     " FROM attempts AS loser LEFT JOIN attempts AS winner"
+     "  ON winner.logical_call_id = loser.logical_call_id AND winner.error IS NULL"
+     " WHERE loser.error IS NOT NULL AND EXISTS (SELECT 1 FROM attempts AS hedge"
+     "  WHERE hedge.logical_call_id = loser.logical_call_id AND hedge.hedge)"
+     " ORDER BY loser.started_at DESC"},
+
+    {"show_usage",
+     "SELECT substr(arrived_at, 1, 10) AS day, client,"
+     " CASE model_served WHEN '' THEN model_asked ELSE model_served END AS model,"
+     " count(*) AS calls, sum(outcome <> 'ok') AS failed,"
+     " sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out,"
+     " sum(tokens_cached) AS tokens_cached, sum(tokens_reasoning) AS tokens_reasoning,"
+     " sum(images) AS images"
+     " FROM calls GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3"},
+
+    {"show_sources",
+     "WITH recent AS (SELECT source, outcome, arrived_at FROM calls"
+     "  WHERE arrived_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour'))"
+     " SELECT name, base_url, loaded_at, count(recent.source) AS calls_last_hour,"
+     "  coalesce(sum(recent.outcome <> 'ok'), 0) AS failed_last_hour,"
+     "  max(recent.arrived_at) AS last_call_at"
+     " FROM sources LEFT JOIN recent ON recent.source = sources.name"
+     " GROUP BY name ORDER BY name"},
+
+    {"show_config", "SELECT key, value, origin FROM config ORDER BY key"},
+};

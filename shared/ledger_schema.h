@@ -1,0 +1,23 @@
+/*
+ * ledger_schema.h - the ledger's tables, its views, and the way from each version to the next.
+ *
+ * penstock-ledger(5) documents every table and view; user_version is the number of migrations done.
+ */
+#ifndef SHARED_LEDGER_SCHEMA_H
+#define SHARED_LEDGER_SCHEMA_H
+
+/* "PNST": what file(1) and we tell a ledger from another database by. */
+#define LEDGER_APPLICATION_ID 0x504e5354
+
+/* Migration n leads from user_version n to n + 1; each is one script. */
+#define LEDGER_MIGRATIONS 1
+extern const char *const ledger_migrations[LEDGER_MIGRATIONS];
+
+/* All views are dropped and made anew after every migration: they hold nothing, so they have no
+ * versions of their own. */
+#define LEDGER_VIEWS 10
+extern const struct ledger_view {
+    const char *name, *query;
+} ledger_views[LEDGER_VIEWS];
+
+#endif

@@ -1,0 +1,197 @@
+/* test_ledger_rows.c - what becomes of each record. */
+#include "tests/shared/ledger_fixture.h"
+
+static void one_call_is_one_row_through_all_its_states_L1_L3(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char sql[] = "SELECT state, arrived_at, granted_at, ended_at, wait_ms, hold_ms,"
+                              " arrived_ns, granted_ns, released_ns, grant_seq FROM waits";
+
+    put_wait(fixture, 5, WAIT_WAITING);
+    assert_string_equal(ask(fixture, sql), "waiting|2026-11-30T10:00:00.000Z|NULL|NULL|NULL|NULL|"
+                                           "77000000000|NULL|NULL|NULL");
+    put_wait(fixture, 5, WAIT_GRANTED);
+    assert_string_equal(ask(fixture, sql),
+                        "granted|2026-11-30T10:00:00.000Z|2026-11-30T10:00:02.500Z|NULL|2500|NULL|"
+                        "77000000000|79500000000|NULL|1005");
+    put_wait(fixture, 5, WAIT_DONE);
+    assert_string_equal(ask(fixture, sql),
+                        "done|2026-11-30T10:00:00.000Z|2026-11-30T10:00:02.500Z|"
+                        "2026-11-30T10:00:12.345Z|2500|9845|77000000000|79500000000|89345000000|"
+                        "1005");
+    assert_string_equal(ask(fixture, "SELECT boot, arrival_seq, call_id, class, client, scope,"
+                                     " model, endpoint, position, in_use_at_arrival,"
+                                     " waiting_at_arrival, in_use_at_grant, waiting_at_grant, pid"
+                                     " FROM waits"),
+                        "-81985529216486896|5|call-5|normal|anna|images|gpt-image-2|"
+                        "images.generations|3|8|2|8|1|4711");
+    assert_whole(fixture);
+}
+
+static void every_state_and_refusal_has_its_word(void **state)
+{
+    struct fixture *fixture = *state;
+    struct wait_record strange = wait_of(99, WAIT_DONE);
+
+    put_wait(fixture, 1, WAIT_REFUSED);
+    put_wait(fixture, 2, WAIT_TIMED_OUT);
+    put_wait(fixture, 3, WAIT_CLIENT_GONE);
+    put_wait(fixture, 4, WAIT_WORKER_DIED);
+    put_wait(fixture, 5, WAIT_SHUTDOWN);
+    assert_string_equal(ask(fixture, "SELECT state, refusal, wait_ms, hold_ms FROM waits"),
+                        "refused|queue_full|0|NULL\ntimed_out|NULL|12345|NULL\n"
+                        "client_gone|NULL|2500|9845\nworker_died|NULL|2500|9845\n"
+                        "shutdown|NULL|2500|9845");
+    assert_string_equal(ledger_refusal_word(GATE_REFUSAL_LIMIT), "limit");
+    assert_string_equal(ledger_refusal_word(GATE_REFUSAL_HOPELESS), "hopeless");
+    /* A record nobody understands must not stop those behind it. */
+    strange.state = 4000;
+    strange.arrived_wall_ms = INT64_MAX / 2;
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_wait(fixture->ledger, &strange));
+    assert_true(ledger_commit(fixture->ledger));
+    assert_string_equal(ask(fixture, "SELECT state FROM waits WHERE arrival_seq = 99"), "unknown");
+    assert_string_equal(ledger_refusal_word(77), "unknown");
+}
+
+/* A drainer that died between COMMIT and moving the tail leaves records to be put again. */
+static void putting_records_again_changes_nothing_M10(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char sql[] = "SELECT * FROM waits";
+    struct event_record event = {.wall_ms = ARRIVED_WALL_MS, .pid = 3, .name = "start"};
+    char before[sizeof fixture->answer];
+
+    put_wait(fixture, 5, WAIT_WAITING);
+    put_wait(fixture, 5, WAIT_GRANTED);
+    put_wait(fixture, 5, WAIT_DONE);
+    (void)text_copy(before, sizeof before, ask(fixture, sql));
+    put_wait(fixture, 5, WAIT_WAITING);
+    assert_string_equal(ask(fixture, sql), before);
+    put_wait(fixture, 5, WAIT_DONE);
+    assert_string_equal(ask(fixture, sql), before);
+    for (int i = 0; i < 2; i++) {
+        put_calls(fixture, 1, 2, ARRIVED_WALL_MS);
+        assert_true(ledger_begin(fixture->ledger));
+        assert_true(ledger_put_event(fixture->ledger, &event));
+        assert_true(ledger_commit(fixture->ledger));
+    }
+    assert_string_equal(ask(fixture, "SELECT count(*) FROM calls"), "2");
+    assert_string_equal(ask(fixture, "SELECT * FROM events"), "2026-11-30T10:00:00.000Z|3|start|");
+}
+
+static void what_is_not_known_is_null(void **state)
+{
+    struct fixture *fixture = *state;
+
+    put_calls(fixture, 1, 1, ARRIVED_WALL_MS);
+    assert_string_equal(ask(fixture, "SELECT arrived_at, kind, model_asked, model_served, status,"
+                                     " error_code, ttft_ms, tokens_in, tokens_cached, images,"
+                                     " image_size, outcome FROM calls"),
+                        "2026-11-30T10:00:00.000Z|image|gpt-image-2||200|NULL|NULL|10|NULL|1|NULL|"
+                        "ok");
+}
+
+static void names_cannot_steer_a_terminal(void **state)
+{
+    struct fixture *fixture = *state;
+    struct wait_record record = wait_of(1, WAIT_WAITING);
+
+    (void)text_copy(record.model, sizeof record.model, "a\x1b[31m\nb\xc3\xa4\xe7\x94\xbb");
+    (void)text_copy(record.client, sizeof record.client,
+                    "\xff\xc2\x9b\xed\xa0\x80\xc0\xaf"
+                    "x\xe7\x94");
+    memset(record.scope, 'x', sizeof record.scope); /* no NUL at all */
+    memset(record.endpoint, '\x01', sizeof record.endpoint);
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_wait(fixture->ledger, &record));
+    assert_true(ledger_commit(fixture->ledger));
+    assert_string_equal(ask(fixture, "SELECT model, client, length(scope), length(endpoint)"
+                                     " FROM waits"),
+                        "a?[31m?b\xc3\xa4\xe7\x94\xbb|????????x??|64|64");
+}
+
+static void a_transaction_is_whole_or_not_there_L5(void **state)
+{
+    struct fixture *fixture = *state;
+    struct wait_record record = wait_of(1, WAIT_WAITING);
+
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_wait(fixture->ledger, &record));
+    assert_string_equal(ask(fixture, "SELECT count(*) FROM waits"), "0");
+    ledger_rollback(fixture->ledger);
+    ledger_rollback(fixture->ledger); /* harmless */
+    assert_string_equal(ask(fixture, "SELECT count(*) FROM waits"), "0");
+    put_wait(fixture, 2, WAIT_WAITING);
+    assert_string_equal(ask(fixture, "SELECT arrival_seq FROM waits"), "2");
+}
+
+static void config_and_sources_are_what_is_in_force_now(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (int i = 0; i < 2; i++) {
+        assert_true(ledger_begin(fixture->ledger));
+        assert_true(ledger_clear_config(fixture->ledger));
+        assert_true(ledger_put_config(fixture->ledger, i ? "b" : "a", "1", "default"));
+        assert_true(ledger_put_source(fixture->ledger, i ? "two" : "one", "https://x.example",
+                                      ARRIVED_WALL_MS));
+        assert_true(ledger_commit(fixture->ledger));
+    }
+    assert_string_equal(ask(fixture, "SELECT * FROM show_config"), "b|1|default");
+    assert_string_equal(ask(fixture, "SELECT * FROM show_sources"),
+                        "two|https://x.example|2026-11-30T10:00:00.000Z|0|0|NULL");
+}
+
+static void rows_whose_end_was_lost_are_closed_once_L3(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t seqs[] = {2, 700};
+    struct ledger_open_calls open = {.boot = BOOT,
+                                     .next_seq = 701,
+                                     .seqs = seqs,
+                                     .count = LENGTH(seqs),
+                                     .now_wall_ms = ARRIVED_WALL_MS + 60000};
+    struct wait_record old = wait_of(5, WAIT_GRANTED);
+
+    old.boot = 12;
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_wait(fixture->ledger, &old));
+    for (uint64_t seq = 1; seq <= 701; seq++) { /* several pages of open rows; 701 came later */
+        struct wait_record record = wait_of(seq, seq % 2 ? WAIT_WAITING : WAIT_GRANTED);
+
+        assert_true(ledger_put_wait(fixture->ledger, &record));
+    }
+    assert_true(ledger_close_stale(fixture->ledger, &open));
+    assert_true(ledger_commit(fixture->ledger));
+    assert_string_equal(ask(fixture, "SELECT arrival_seq FROM waits WHERE ended_at IS NULL"),
+                        "2\n700\n701");
+    assert_string_equal(ask(fixture, "SELECT DISTINCT state, ended_at FROM waits"
+                                     " WHERE ended_at IS NOT NULL"),
+                        "worker_died|2026-11-30T10:01:00.000Z");
+    /* Its true end may still come. */
+    put_wait(fixture, 4, WAIT_DONE);
+    assert_string_equal(ask(fixture, "SELECT state FROM waits WHERE arrival_seq = 4"), "done");
+    open.count = 0;
+    assert_true(ledger_close_stale(fixture->ledger, &open));
+    assert_string_equal(ask(fixture, "SELECT arrival_seq FROM waits WHERE ended_at IS NULL"),
+                        "701");
+    assert_whole(fixture);
+}
+
+int main(void)
+{
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(one_call_is_one_row_through_all_its_states_L1_L3),
+        TEST(every_state_and_refusal_has_its_word),
+        TEST(putting_records_again_changes_nothing_M10),
+        TEST(what_is_not_known_is_null),
+        TEST(names_cannot_steer_a_terminal),
+        TEST(a_transaction_is_whole_or_not_there_L5),
+        TEST(config_and_sources_are_what_is_in_force_now),
+        TEST(rows_whose_end_was_lost_are_closed_once_L3),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
