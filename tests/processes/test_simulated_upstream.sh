@@ -144,6 +144,20 @@ for _ in $(seq 200); do
 done
 until_stat images 200
 until_stat images_open_now 0
+# The worst order: what opens the second call is reported to the upstream before the close of the first.
+exec 7<>"/dev/tcp/127.0.0.1/$port" 8<>"/dev/tcp/127.0.0.1/$port"
+# shellcheck disable=SC2059
+printf "$request" >&7
+until_stat images_open_now 1
+kill -STOP "$pid"
+printf 'POST %s HTTP/1.1\r\n' "$images" >&8
+exec 7>&-
+printf 'Content-Length: 0\r\nX-Mock: delay_ms=60000\r\n\r\n' >&8
+kill -CONT "$pid"
+until_stat images 202
+expect 'second is open' "$(stat images_open_now)" '^1$'
+exec 8>&-
+until_stat images_open_now 0
 expect honest "$(stat images_open_max)" '^1$'
 expect record "$(curl -sS "$url/stats?last=1")" '"path":"/v1/images/generations".*"end":"aborted".*"image":true'
 
