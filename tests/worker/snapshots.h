@@ -1,0 +1,92 @@
+/* snapshots.h - snapshots for the tests of what is rendered from them. */
+#ifndef TESTS_WORKER_SNAPSHOTS_H
+#define TESTS_WORKER_SNAPSHOTS_H
+
+#include "base/clock.h"
+#include "shared/snapshot.h"
+
+#include <string.h>
+
+#define SNAPSHOT_NOW_NS (1000 * NS_PER_S)
+#define SNAPSHOT_WALL_MS INT64_C(1800000000000)
+#define SNAPSHOT_PLACES 80U
+
+/* One holder that waited 2 s and holds for 5 s, two waiters (4.0 s and 1.5 s), a lease, a worker of
+ * our own and one of another instance. places has room for SNAPSHOT_PLACES. */
+static inline void snapshot_fill(struct snapshot *snapshot, struct snapshot_place *places)
+{
+    memset(places, 0, SNAPSHOT_PLACES * sizeof *places);
+    *snapshot = (struct snapshot){
+        .taken_ns = SNAPSHOT_NOW_NS,
+        .gate = "default",
+        .state_directory = "/var/lib/penstock",
+        .instance = 0,
+        .since_wall_ms = SNAPSHOT_WALL_MS - 60000,
+        .limit = 8,
+        .max_waiting = 100,
+        .waiting = 2,
+        .use = {.semaphore = 1, .held = 1, .leases = 1, .used = 2, .free = 6},
+        .semaphore_epoch = 1,
+        .semaphore_id = 42,
+        .gate_on = true,
+        .linked = true,
+        .mean_hold_ms = 12345,
+        .master_pid = 100,
+        .generation = 3,
+        .journal = {.waits_pending = 1, .calls_pending = 2, .waits_lost = 4, .written = 50},
+        .process_count = 2,
+        .place_count = 3,
+        .places = places,
+    };
+    for (unsigned i = 0; i < COUNTERS; i++)
+        snapshot->counters[i] = i + 1000;
+    snapshot->processes[0] = (struct snapshot_process){.pid = 101,
+                                                       .role = PROCESS_WORKER,
+                                                       .generation = 3,
+                                                       .threads = 64,
+                                                       .threads_busy = 5,
+                                                       .since_ns = SNAPSHOT_NOW_NS - 90 * NS_PER_S};
+    snapshot->processes[1] = snapshot->processes[0];
+    snapshot->processes[1].pid = 202;
+    snapshot->processes[1].instance = 1;
+    snapshot->processes[1].draining = 1;
+    for (unsigned i = 0; i < 3; i++) {
+        struct wait_record *record = &places[i].record;
+
+        places[i].holds = i == 0;
+        places[i].position = i;
+        places[i].pid = 101;
+        record->arrival_seq = 7 + i;
+        record->arrived_wall_ms = SNAPSHOT_WALL_MS - 7000;
+        (void)text_copy(record->call_id, sizeof record->call_id, "pst_0001");
+        (void)text_copy(record->model, sizeof record->model, "gpt-image-2");
+        (void)text_copy(record->endpoint, sizeof record->endpoint, "images/generations");
+    }
+    places[0].record.arrived_ns = SNAPSHOT_NOW_NS - 7 * NS_PER_S;
+    places[0].record.granted_ns = SNAPSHOT_NOW_NS - 5 * NS_PER_S;
+    places[1].record.arrived_ns = SNAPSHOT_NOW_NS - 4 * NS_PER_S;
+    places[2].record.arrived_ns = SNAPSHOT_NOW_NS - 1500 * NS_PER_MS;
+}
+
+/* What a client could send as its model. */
+static inline void snapshot_make_hostile(struct snapshot *snapshot)
+{
+    static const char hostile[] = "<script>\"'&\x1b[2J\xff\n";
+
+    (void)text_copy(snapshot->places[1].record.model, NAME_SIZE, hostile);
+    (void)text_copy(snapshot->places[1].record.client, NAME_SIZE, hostile);
+    (void)text_copy(snapshot->places[1].record.call_id, CALL_ID_SIZE, hostile);
+}
+
+/* A queue of count calls behind the one holder. */
+static inline void snapshot_make_long(struct snapshot *snapshot, unsigned count)
+{
+    for (unsigned i = 1; i <= count; i++) {
+        snapshot->places[i] = snapshot->places[1];
+        snapshot->places[i].position = i;
+    }
+    snapshot->place_count = count + 1;
+    snapshot->waiting = count;
+}
+
+#endif
