@@ -100,7 +100,7 @@ static int status_of_head(const char *head, size_t length)
         size_t line_length = (size_t)((line_end ? line_end : end) - head);
         uint64_t status;
 
-        if (line_length > sizeof name - 1 && strncasecmp(head, name, sizeof name - 1) == 0) {
+        if (line_length >= sizeof name - 1 && strncasecmp(head, name, sizeof name - 1) == 0) {
             const char *value = head + sizeof name - 1;
 
             while (value < head + line_length && *value == ' ')

@@ -278,15 +278,13 @@ static bool set_up(struct monitor *monitor)
         .generation = context->generation,
         .threads = STATUS_THREADS,
     };
-    sigset_t all;
     sigset_t signals;
 
-    (void)sigfillset(&all); /* an interrupt from the terminal is the master's matter */
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGQUIT);
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGUSR1);
-    if (pthread_sigmask(SIG_SETMASK, &all, NULL) != 0)
+    if (pthread_sigmask(SIG_BLOCK, &signals, NULL) != 0)
         return false;
     monitor->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     monitor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,0 +1,352 @@
+/*
+ * control.c - penstockctl: asks the monitor over the status socket and prints what it says.
+ *
+ * Exit status: 0 done, 1 not reachable or refused (with a sentence what to do), 2 wrong usage.
+ */
+#include "base/clock.h"
+#include "base/json_scan.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "worker/fastcgi_call.h"
+#include "worker/options.h"
+#include "worker/version.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXIT_USAGE 2
+#define CONFIGURATION_PATH "/etc/penstock/penstock.conf"
+#define ANSWER_BYTES_MAX (80U << 20)
+#define CALL_TIMEOUT_MS 10000
+#define RELOAD_TIMEOUT_NS (15 * NS_PER_S)
+#define RELOAD_LOOK_NS (100 * NS_PER_MS)
+#define URI_SIZE 200
+
+struct control {
+    const char *configuration; /* -c, NULL = not given */
+    const char *address;       /* of the status socket */
+    struct options *options;   /* keeps the address */
+    struct text report;        /* of the configuration that could not be read */
+    bool json;
+    const char *argument; /* of the command, NULL = none */
+};
+
+struct command {
+    const char *name;
+    const char *argument; /* what it needs, NULL = nothing */
+    const char *uri;
+    const char *help;
+    int (*run)(struct control *control, const struct command *command);
+};
+
+static int run_page(struct control *control, const struct command *command);
+static int run_metrics(struct control *control, const struct command *command);
+static int run_limit(struct control *control, const struct command *command);
+static int run_reload(struct control *control, const struct command *command);
+
+static const struct command commands[] = {
+    {"status", NULL, "/penstock/status?full", "everything: slots, queue, processes, counters",
+     run_page},
+    {"queue", NULL, "/penstock/status?full&queue", "image calls that wait, in their order",
+     run_page},
+    {"slots", NULL, "/penstock/status?full&slots", "image calls that hold a slot", run_page},
+    {"limit", "N", "/penstock/control?limit=",
+     "let N image calls run at a time (0 = no limit) until the next reload", run_limit},
+    {"reload", NULL, "/penstock/control?reload",
+     "load the configuration anew and wait until it works", run_reload},
+    {"metrics", NULL, "/penstock/metrics", "what Prometheus reads", run_metrics},
+    {"ping", NULL, "/penstock/ping", "prints pong", run_metrics},
+};
+
+static int usage(FILE *out, int status)
+{
+    (void)fputs("usage: penstockctl [-c FILE] [-s SOCKET] [--json] COMMAND\n", out);
+    for (size_t i = 0; i < LENGTH(commands); i++)
+        (void)fprintf(out, "  %-8s%-3s %s\n", commands[i].name,
+                      commands[i].argument ? commands[i].argument : "", commands[i].help);
+    (void)fputs("  -c FILE     configuration that names the status socket; " CONFIGURATION_PATH "\n"
+                "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
+                "  --json      status, queue and slots as JSON\n"
+                "  --version   print the version\n",
+                out);
+    return status;
+}
+
+/* ---- asking
+ * -------------------------------------------------------------------------------------- */
+
+static void take_message(void *context, const struct json_scan *scan,
+                         const struct json_value *value)
+{
+    if (value->kind == JSON_STRING && json_scan_at(scan, "error.message"))
+        text_append((struct text *)context, value->text, value->text_length);
+}
+
+/* The sentence of the error object that was answered. */
+static void print_refusal(const struct fastcgi_reply *reply)
+{
+    struct json_scan scan;
+    struct text message;
+
+    text_init(&message, JSON_SCAN_TEXT_MAX);
+    json_scan_init(&scan, take_message, &message);
+    (void)json_scan_feed(&scan, reply->body, reply->body_length);
+    if (json_scan_end(&scan) != JSON_SCAN_DONE || message.length == 0)
+        (void)fprintf(stderr, "penstockctl: refused with status %d\n", reply->status);
+    else
+        (void)fprintf(stderr, "penstockctl: %s\n", text_string(&message));
+    text_release(&message);
+}
+
+static void print_unreachable(const struct control *control, const char *why)
+{
+    (void)fprintf(stderr, "penstockctl: %s\n", why);
+    if (control->report.length > 0)
+        (void)fprintf(stderr,
+                      "The configuration could not be read, so the default socket was tried:\n%s",
+                      text_string(&control->report));
+    (void)fputs(
+        "Is penstockd running (systemctl status penstock)? May you use its socket (run this "
+        "as root, or as a member of the socket's group)? Another socket is named with -s.\n",
+        stderr);
+}
+
+/* Ask for uri; true when the answer is a good one. reply is initialized here. quiet: say nothing.
+ */
+static bool ask(const struct control *control, const char *method, const char *uri, bool quiet,
+                struct fastcgi_reply *reply)
+{
+    const char *mark = strchr(uri, '?');
+    const struct fastcgi_call_parameter parameters[] = {
+        {"REQUEST_METHOD", method},
+        {"REQUEST_URI", uri},
+        {"SCRIPT_NAME", uri},
+        {"QUERY_STRING", mark ? mark + 1 : ""},
+        {"SERVER_PROTOCOL", "HTTP/1.1"},
+        {"PENSTOCK_CONTROL", "1"},
+    };
+    const struct fastcgi_call call = {
+        .address = control->address,
+        .parameters = parameters,
+        .parameter_count = LENGTH(parameters),
+        .timeout_ms = CALL_TIMEOUT_MS,
+    };
+    struct text why;
+    bool good = false;
+
+    fastcgi_reply_init(reply, ANSWER_BYTES_MAX);
+    text_init(&why, 1000);
+    if (!fastcgi_call_make(&call, reply, &why)) {
+        if (!quiet)
+            print_unreachable(control, text_string(&why));
+    } else if (reply->status >= 300) {
+        if (!quiet)
+            print_refusal(reply);
+    } else {
+        good = true;
+    }
+    text_release(&why);
+    return good;
+}
+
+static int print_answer(const struct control *control, const char *method, const char *uri)
+{
+    struct fastcgi_reply reply;
+    const char *body;
+    int status = EXIT_FAILURE;
+
+    if (ask(control, method, uri, false, &reply)) {
+        body = reply.body;
+        while (*body == '\n') /* a list that is asked for alone begins with its blank line */
+            body++;
+        (void)fputs(body, stdout);
+        if (fflush(stdout) == 0)
+            status = EXIT_SUCCESS;
+        else
+            (void)fprintf(stderr, "penstockctl: cannot write: %s\n", strerror(errno));
+    }
+    fastcgi_reply_release(&reply);
+    return status;
+}
+
+/* ---- commands
+ * ------------------------------------------------------------------------------------ */
+
+static int run_page(struct control *control, const struct command *command)
+{
+    char uri[URI_SIZE];
+
+    (void)snprintf(uri, sizeof uri, "%s%s", command->uri, control->json ? "&json" : "");
+    return print_answer(control, "GET", uri);
+}
+
+static int run_metrics(struct control *control, const struct command *command)
+{
+    return print_answer(control, "GET", command->uri);
+}
+
+static int run_limit(struct control *control, const struct command *command)
+{
+    char uri[URI_SIZE];
+    uint64_t limit;
+
+    if (!parse_u64(control->argument, &limit)) {
+        (void)fprintf(stderr, "penstockctl: \"%s\" is no number of slots\n", control->argument);
+        return EXIT_USAGE;
+    }
+    (void)snprintf(uri, sizeof uri, "%s%" PRIu64, command->uri, limit);
+    return print_answer(control, "POST", uri);
+}
+
+/* The number after "generation:" at a line's beginning. */
+static bool generation_in(const char *text, uint64_t *ret_generation)
+{
+    static const char key[] = "generation:";
+
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, sizeof key - 1) == 0) {
+            const char *number = line + sizeof key - 1;
+
+            number += strspn(number, " ");
+            return parse_u64_bytes(number, strspn(number, "0123456789"), ret_generation);
+        }
+    }
+    return false;
+}
+
+static bool is_past(const struct control *control, uint64_t before, uint64_t *ret_generation)
+{
+    struct fastcgi_reply reply;
+    bool past = ask(control, "GET", "/penstock/status?summary", true, &reply) &&
+                generation_in(reply.body, ret_generation) && *ret_generation > before;
+
+    fastcgi_reply_release(&reply);
+    return past;
+}
+
+static int run_reload(struct control *control, const struct command *command)
+{
+    int64_t until_ns = clock_monotonic_ns() + RELOAD_TIMEOUT_NS;
+    struct fastcgi_reply reply;
+    uint64_t before = 0;
+    uint64_t generation = 0;
+    bool asked = ask(control, "POST", command->uri, false, &reply);
+
+    if (asked && !generation_in(reply.body, &before))
+        before = 0;
+    fastcgi_reply_release(&reply);
+    if (!asked)
+        return EXIT_FAILURE;
+    while (clock_monotonic_ns() < until_ns) {
+        if (is_past(control, before, &generation)) {
+            (void)printf("reloaded: generation %" PRIu64 "\n", generation);
+            return EXIT_SUCCESS;
+        }
+        clock_sleep_ns(RELOAD_LOOK_NS);
+    }
+    (void)fprintf(
+        stderr,
+        "penstockctl: the master was asked, but generation %" PRIu64
+        " still serves. A configuration with errors is not loaded: penstockd -t names them, "
+        "the log has the reason.\n",
+        before);
+    return EXIT_FAILURE;
+}
+
+/* ---- beginning
+ * ----------------------------------------------------------------------------------- */
+
+/* Where the status socket is: -s, else the configuration, else the default of it. An ordinary user
+ * may not be allowed to read the configuration or its secrets; then the default is worth a try. */
+static bool find_address(struct control *control)
+{
+    const char *path = control->configuration;
+
+    if (control->address)
+        return true;
+    if (!path && access(CONFIGURATION_PATH, F_OK) == 0)
+        path = CONFIGURATION_PATH;
+    if (options_load(path, &control->report, &control->options)) {
+        text_clear(&control->report); /* warnings are the daemon's to tell */
+        control->address = control->options->penstock.status_listen;
+        return true;
+    }
+    if (control->configuration) {
+        (void)fprintf(stderr,
+                      "%spenstockctl: %s cannot be used; name the status socket with -s instead\n",
+                      text_string(&control->report), path);
+        return false;
+    }
+    control->address = "unix:/run/penstock/status.sock";
+    return true;
+}
+
+static const struct command *command_named(const char *name)
+{
+    for (size_t i = 0; i < LENGTH(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+/* -1: go on; else the exit status. */
+static int take_options(struct control *control, int count, char **arguments)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},
+        {NULL, 0, NULL, 0},
+    };
+
+    for (;;) {
+        switch (getopt_long(count, arguments, "c:s:hv", options, NULL)) {
+        case -1:
+            return -1;
+        case 'c':
+            control->configuration = optarg;
+            break;
+        case 's':
+            control->address = optarg;
+            break;
+        case 'j':
+            control->json = true;
+            break;
+        case 'h':
+            return usage(stdout, EXIT_SUCCESS);
+        case 'v':
+            (void)puts("penstockctl " PENSTOCK_VERSION);
+            return EXIT_SUCCESS;
+        default:
+            return usage(stderr, EXIT_USAGE);
+        }
+    }
+}
+
+int main(int count, char **arguments)
+{
+    struct control control = {0};
+    const struct command *command;
+    int status = take_options(&control, count, arguments);
+
+    if (status >= 0)
+        return status;
+    command = optind < count ? command_named(arguments[optind]) : NULL;
+    if (!command || count - optind != 1 + (command->argument != NULL)) {
+        if (optind < count && !command)
+            (void)fprintf(stderr, "penstockctl: there is no command \"%s\"\n", arguments[optind]);
+        return usage(stderr, EXIT_USAGE);
+    }
+    control.argument = command->argument ? arguments[optind + 1] : NULL;
+    text_init(&control.report, 65536);
+    status = find_address(&control) ? command->run(&control, command) : EXIT_FAILURE;
+    options_free(control.options);
+    text_release(&control.report);
+    return status;
+}
