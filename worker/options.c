@@ -221,6 +221,9 @@ static void set_value(struct option_section *section, const char *key, const cha
     section->values[row - option_rows] = (struct option_value){.text = text, .place = place};
 }
 
+/* Where a section stands that is in no file. */
+static const struct option_place nowhere = {.file = "configuration"};
+
 /* Without a [source], PENSTOCK_UPSTREAM is one; without a [route], all calls go to the first
  * source. */
 static void add_implied_sections(struct options_loader *loader)
@@ -244,7 +247,7 @@ static void add_implied_sections(struct options_loader *loader)
     section = first_section(loader->options, OPTION_SECTION_source);
     if (section && !first_section(loader->options, OPTION_SECTION_route)) {
         struct option_section *route =
-            option_section_add(loader, OPTION_SECTION_route, "default", (struct option_place){0});
+            option_section_add(loader, OPTION_SECTION_route, "default", nowhere);
 
         if (route)
             set_value(route, "source", section->name, (struct option_place){0});
@@ -343,9 +346,8 @@ static void loader_begin(struct options_loader *loader, const struct options_sur
         loader->out_of_memory = true;
         return;
     }
-    (void)option_section_add(loader, OPTION_SECTION_penstock, "", (struct option_place){0});
-    (void)option_section_add(loader, OPTION_SECTION_image_concurrency, "",
-                             (struct option_place){0});
+    (void)option_section_add(loader, OPTION_SECTION_penstock, "", nowhere);
+    (void)option_section_add(loader, OPTION_SECTION_image_concurrency, "", nowhere);
 }
 
 static bool loader_end(struct options_loader *loader, struct options **ret_options)

@@ -404,8 +404,8 @@ static void check_image(struct options_loader *loader)
                       "less than a minute cuts streams that are merely drawing; allowed: 0, or 60 "
                       "to 1800 seconds");
     if (image->enabled && image->max_concurrent_requests == 0)
-        options_warning(loader, subject_of(section, "max_concurrent_requests"),
-                        "0 is no limit, so enabled = true limits nothing");
+        options_warning(loader, subject_of(section, "enabled"),
+                        "limits nothing while max_concurrent_requests is 0");
     if (image->active && image->overflow_mode == OVERFLOW_WAIT &&
         image->wait_timeout_ms > CLIENT_PATIENCE_MS)
         options_warning(loader, subject_of(section, "wait_timeout_seconds"),

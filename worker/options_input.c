@@ -80,8 +80,11 @@ static struct option_section *open_section(struct options_loader *loader,
         return NULL;
     }
     section = option_section_find(loader->options, kind, line->name);
-    if (section)
+    if (section) {
+        if (section->declared.line == 0)
+            section->declared = *place;
         return section;
+    }
     if (loader->options->own->section_count >= OPTIONS_SECTIONS_MAX + 2) {
         options_error(loader, subject, "too many sections; allowed: 1024 [source] and [route]");
         return NULL;

@@ -168,9 +168,9 @@ void options_print_example(FILE *out)
 {
     (void)fputs("# penstock.conf - every option with its default; see penstock.conf(5).\n"
                 "#\n"
-                "# Take the ; away to set an option. Comments have a line of their own. Files in\n"
-                "# conf.d beside this one are read after it and override it; so does the\n"
-                "# environment: PENSTOCK__IMAGE_CONCURRENCY__ENABLED=true.\n"
+                "# Take the ; away to set an option. Comments have a line of their own.\n"
+                "# Files in conf.d beside this one are read after it and override it; so does\n"
+                "# the environment: PENSTOCK__IMAGE_CONCURRENCY__ENABLED=true.\n"
                 "# penstockd -t checks everything, penstockd -T shows what counts and why.\n",
                 out);
     for (size_t kind = 0; kind < OPTION_SECTION_KINDS; kind++) {

@@ -1,0 +1,263 @@
+/* test_options.c - what a loaded configuration is: defaults, routes, threads, and no memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/worker/loading.h"
+
+#include <unistd.h>
+
+/* "Default off changes nothing": no file, no variables. */
+static void test_without_any_file_defaults_count(void **state)
+{
+    struct text report;
+    struct options *options = NULL;
+
+    (void)state;
+    text_init(&report, 4096);
+    assert_int_equal(unsetenv("PENSTOCK_UPSTREAM"), 0);
+    assert_true(options_load(NULL, &report, &options));
+    assert_non_null(strstr(text_string(&report), "warning: there is no [source NAME]"));
+    assert_false(options->image.active);
+    assert_int_equal(options->image.image_stream_data_interval_timeout_ms, -1);
+    assert_int_equal(options->image.image_first_byte_timeout_ms, -1);
+    assert_int_equal(options->source_count, 0);
+    assert_int_equal(options->route_count, 0);
+    options_free(options);
+
+    text_clear(&report);
+    assert_int_equal(setenv("PENSTOCK_UPSTREAM", "http://127.0.0.1:8080", 1), 0);
+    assert_true(options_load(NULL, &report, &options));
+    assert_string_equal(text_string(&report), "");
+    assert_string_equal(options->sources[0].base_url, "http://127.0.0.1:8080");
+    assert_int_equal(unsetenv("PENSTOCK_UPSTREAM"), 0);
+    options_free(options);
+    text_release(&report);
+}
+
+static void test_free_takes_null(void **state)
+{
+    (void)state;
+    options_free(NULL);
+}
+
+static void test_gate_is_active_only_with_enabled_and_a_limit(void **state)
+{
+    static const struct {
+        const char *conf;
+        bool active;
+        int64_t interval_ms;
+        int64_t first_byte_ms;
+    } cases[] = {
+        {WITH_SOURCE, false, -1, -1},
+        {WITH_SOURCE "[image_concurrency]\nmax_concurrent_requests = 8", false, -1, -1},
+        {WITH_SOURCE "[image_concurrency]\nenabled = on", false, -1, -1},
+        {WITH_SOURCE "[image_concurrency]\nenabled = on\nmax_concurrent_requests = 8", true, 900000,
+         900000},
+        /* set by the operator: works while the gate is off */
+        {WITH_SOURCE "[image_concurrency]\nimage_stream_data_interval_timeout = 60", false, 60000,
+         -1},
+        {WITH_SOURCE "[image_concurrency]\nimage_first_byte_timeout_seconds = 0", false, -1, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct loading loading = load(cases[i].conf);
+        const struct image_concurrency_options *image = &loading.options->image;
+
+        assert_int_equal(image->active, cases[i].active);
+        assert_int_equal(image->image_stream_data_interval_timeout_ms, cases[i].interval_ms);
+        assert_int_equal(image->image_first_byte_timeout_ms, cases[i].first_byte_ms);
+        unload(&loading);
+    }
+}
+
+static void test_routes_stand_longest_first_and_know_their_source(void **state)
+{
+    struct loading loading =
+        load("[source a]\nbase_url = https://a\n[source b]\nbase_url = https://b\n"
+             "[route all]\nsource = a\n"
+             "[route images]\nsource = b\npath = /v1/images/\nkind = image\n"
+             "[route edits]\nsource = a\npath = /v1/images/edits\n");
+    const struct options *options = loading.options;
+
+    (void)state;
+    assert_string_equal(report_of(&loading), "");
+    assert_int_equal(options->route_count, 3);
+    assert_string_equal(options->routes[0].name, "edits");
+    assert_string_equal(options->routes[1].name, "images");
+    assert_string_equal(options->routes[2].path, "/v1/");
+    assert_ptr_equal(options->routes[1].to, &options->sources[1]);
+    assert_ptr_equal(options->routes[2].to, &options->sources[0]);
+    assert_int_equal(options->routes[1].kind, ROUTE_KIND_IMAGE);
+    unload(&loading);
+}
+
+static void test_without_a_route_everything_goes_to_the_first_source(void **state)
+{
+    struct loading loading =
+        load("[source z]\nbase_url = https://z\n[source a]\nbase_url = https://a\n");
+
+    (void)state;
+    assert_int_equal(loading.options->route_count, 1);
+    assert_string_equal(loading.options->routes[0].path, "/v1/");
+    assert_string_equal(loading.options->routes[0].to->name, "z");
+    unload(&loading);
+}
+
+static void test_threads_needed(void **state)
+{
+    static const struct {
+        const char *image;
+        int64_t needed;
+        int64_t threads; /* of each of 2 workers */
+    } cases[] = {
+        {"", 0, 64},
+        {"enabled = on\nmax_concurrent_requests = 8", 11, 64},
+        {"enabled = on\nmax_concurrent_requests = 8\noverflow_mode = wait", 144, 72},
+        {"enabled = on\nmax_concurrent_requests = 9\noverflow_mode = wait\n"
+         "max_waiting_requests = 1000",
+         1346, 673},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        char conf[400];
+        struct loading loading;
+
+        (void)snprintf(conf, sizeof conf,
+                       WITH_SOURCE "[penstock]\nworkers = 2\n[image_concurrency]\n%s\n",
+                       cases[i].image);
+        loading = load(conf);
+        assert_string_equal(report_of(&loading), "");
+        assert_int_equal(options_threads_needed(loading.options), cases[i].needed);
+        assert_int_equal(options_workers(loading.options), 2);
+        assert_int_equal(options_threads(loading.options), cases[i].threads);
+        unload(&loading);
+    }
+}
+
+static void test_auto_workers_are_at_least_two(void **state)
+{
+    struct loading loading = load(WITH_SOURCE);
+
+    (void)state;
+    assert_in_range(options_workers(loading.options), 2, 100);
+    unload(&loading);
+}
+
+/* ---- no memory --------------------------------------------------------------------------------- */
+
+/* Under a sanitizer malloc is its own; there the test below only loads. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CAN_FAIL_MALLOC 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CAN_FAIL_MALLOC 0
+#endif
+#endif
+#ifndef CAN_FAIL_MALLOC
+#define CAN_FAIL_MALLOC 1
+#endif
+
+static long allocations_left = -1; /* -1: no limit */
+
+#if CAN_FAIL_MALLOC
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+
+static bool may_allocate(void)
+{
+    if (allocations_left == 0)
+        return false;
+    if (allocations_left > 0)
+        allocations_left--;
+    return true;
+}
+
+void *malloc(size_t size)
+{
+    return may_allocate() ? __libc_malloc(size) : NULL;
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return may_allocate() ? __libc_calloc(count, size) : NULL;
+}
+
+void *realloc(void *old, size_t size)
+{
+    return may_allocate() ? __libc_realloc(old, size) : NULL;
+}
+#endif
+
+static void test_every_allocation_may_fail(void **state)
+{
+    static const char *const environment[] = {"PENSTOCK__SOURCE__A__TIMEOUT_S=5", "K=key",
+                                              "PENSTOCK__SOURCE__A__API_KEY=@env:K", NULL};
+    static const char conf[] = WITH_SOURCE "[penstock]\nworkers = 2\n"
+                                           "[route r]\nsource = a\npath = /v1/\n"
+                                           "[image_concurrency]\nimage_models = a, b\n"
+                                           "listen = 1\n"; /* with one error, for its words */
+    bool ran_out = true;
+    long limit = 0;
+
+    (void)state;
+    for (; ran_out && limit < 10000; limit++) {
+        struct loading loading;
+
+        allocations_left = CAN_FAIL_MALLOC ? limit : -1;
+        loading = load_with(conf, environment);
+        ran_out = allocations_left == 0;
+        allocations_left = -1;
+        /* Whatever failed, a faulty configuration is never taken for a good one. */
+        assert_null(loading.options);
+        unload(&loading);
+    }
+    assert_in_range(limit, CAN_FAIL_MALLOC ? 20 : 1, 9999);
+}
+
+static void test_good_configuration_without_memory_is_refused(void **state)
+{
+    bool ran_out = true;
+    long limit = 0;
+
+    (void)state;
+    for (; ran_out && limit < 10000; limit++) {
+        struct loading loading;
+
+        allocations_left = CAN_FAIL_MALLOC ? limit : -1;
+        loading = load(WITH_SOURCE);
+        ran_out = allocations_left == 0;
+        allocations_left = -1;
+        if (loading.options) {
+            assert_string_equal(loading.options->sources[0].base_url, "https://a.example");
+            assert_string_equal(loading.options->routes[0].to->name, "a");
+        } else {
+            assert_true(ran_out);
+        }
+        unload(&loading);
+    }
+    assert_in_range(limit, CAN_FAIL_MALLOC ? 20 : 1, 9999);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_any_file_defaults_count),
+        cmocka_unit_test(test_free_takes_null),
+        cmocka_unit_test(test_gate_is_active_only_with_enabled_and_a_limit),
+        cmocka_unit_test(test_routes_stand_longest_first_and_know_their_source),
+        cmocka_unit_test(test_without_a_route_everything_goes_to_the_first_source),
+        cmocka_unit_test(test_threads_needed),
+        cmocka_unit_test(test_auto_workers_are_at_least_two),
+        cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_good_configuration_without_memory_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
