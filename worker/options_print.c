@@ -128,7 +128,8 @@ void options_print_manual(FILE *out)
 
     text_init(&description, 4096);
     for (size_t kind = 0; kind < OPTION_SECTION_KINDS; kind++) {
-        (void)fprintf(out, ".Ss %s\n", section_heads[kind]);
+        /* \& keeps mandoc from taking the ] for the end of a sentence. */
+        (void)fprintf(out, ".Ss %s\\&\n", section_heads[kind]);
         print_wrapped(out, "", section_helps[kind], true);
         (void)fputs(".Bl -tag -width Ds\n", out);
         for (size_t i = 0; i < option_row_count; i++) {

@@ -114,7 +114,8 @@ static void test_manual_has_every_option_and_is_plain_mdoc(void **state)
         assert_line_in(manual, line);
     }
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
-        assert_null(strchr(line, '\\'));
+        /* Nothing but the end of a section's head needs an escape. */
+        assert_true(!strchr(line, '\\') || strncmp(line, ".Ss ", 4) == 0);
         if (line[0] == '.')
             assert_true(strncmp(line, ".It Ic ", 7) == 0 || strncmp(line, ".Ss ", 4) == 0 ||
                         strcmp(line, ".Bl -tag -width Ds") == 0 || strcmp(line, ".El") == 0);
