@@ -56,9 +56,15 @@ static bool open_target(const char *path)
             return false;
     }
     atomic_store(&target.journald, is_journald(fd));
-    old = atomic_exchange(&target.fd, fd);
-    if (old > STDERR_FILENO && old != fd)
-        (void)close(old);
+    old = atomic_load(&target.fd);
+    /* A thread may be about to write to the old descriptor: its number is never let go, or the line
+     * would reach whatever is opened next, a client's connection maybe. */
+    if (old > STDERR_FILENO && dup3(fd, old, O_CLOEXEC) == old) {
+        if (fd > STDERR_FILENO)
+            (void)close(fd);
+        return true;
+    }
+    atomic_store(&target.fd, fd);
     return true;
 }
 
@@ -89,12 +95,15 @@ bool log_wants(enum log_level level)
     return level <= atomic_load_explicit(&target.up_to, memory_order_relaxed);
 }
 
+static size_t room_of(const struct log_line *line)
+{
+    return sizeof line->bytes - 2 - line->length; /* for "}\n" */
+}
+
 static void put(struct log_line *line, const char *bytes, size_t length)
 {
-    size_t room = sizeof line->bytes - 2 - line->length; /* for "}\n" */
-
-    if (length > room)
-        length = room;
+    if (length > room_of(line))
+        length = room_of(line);
     memcpy(line->bytes + line->length, bytes, length);
     line->length += (unsigned)length;
 }
@@ -104,16 +113,21 @@ static void put_string(struct log_line *line, const char *string)
     put(line, string, strlen(string));
 }
 
-static void put_key(struct log_line *line, const char *key)
+/* False: there is no room for the key and value_length bytes; a part of a pair would be no line that
+ * programs can read, and a part of a number a lie. */
+static bool put_key(struct log_line *line, const char *key, size_t value_length)
 {
-    bool first = line->bytes[line->length - 1] == '{';
+    char last = line->length > 0 ? line->bytes[line->length - 1] : '>';
 
+    if (strlen(key) + 4 + value_length > room_of(line))
+        return false;
     if (line->json)
-        put_string(line, first ? "\"" : ",\"");
-    else if (line->length > 0 && line->bytes[line->length - 1] != '>')
+        put_string(line, last == '{' ? "\"" : ",\"");
+    else if (last != '>')
         put_string(line, " ");
     put_string(line, key);
     put_string(line, line->json ? "\":" : "=");
+    return true;
 }
 
 /* logfmt needs quotes around what has blanks, quotes, "=" or control bytes in it, or is empty. */
@@ -152,45 +166,51 @@ void log_begin(struct log_line *line, enum log_level level, const char *event)
     log_string(line, "event", event);
 }
 
-void log_string(struct log_line *line, const char *key, const char *value)
+/* The value, or as much of its front as fits beside its key. */
+static void put_quoted(struct log_line *line, const char *key, const char *value)
 {
+    size_t length = strlen(value);
     struct text quoted;
 
+    text_init(&quoted, sizeof line->bytes);
+    text_append_json(&quoted, value, length);
+    while (length > 0 && strlen(key) + 4 + quoted.length > room_of(line)) {
+        length -= length / 8 + 1;
+        text_clear(&quoted);
+        text_append_json(&quoted, value, length);
+    }
+    if (put_key(line, key, quoted.length))
+        put(line, text_string(&quoted), quoted.length);
+    text_release(&quoted);
+}
+
+void log_string(struct log_line *line, const char *key, const char *value)
+{
     if (!line->open)
         return;
-    if (line->length > 0 || line->json)
-        put_key(line, key);
-    else {
-        put_string(line, key);
-        put_string(line, "=");
-    }
-    if (!line->json && is_plain(value)) {
+    if (line->json || !is_plain(value))
+        put_quoted(line, key, value);
+    else if (put_key(line, key, 1))
         put_string(line, value);
-        return;
-    }
-    text_init(&quoted, sizeof line->bytes);
-    text_append_json(&quoted, value, strlen(value));
-    put(line, text_string(&quoted), quoted.length);
-    text_release(&quoted);
+}
+
+static void put_pair(struct log_line *line, const char *key, const char *value)
+{
+    if (line->open && put_key(line, key, strlen(value)))
+        put_string(line, value);
 }
 
 void log_number(struct log_line *line, const char *key, int64_t value)
 {
     char digits[24];
 
-    if (!line->open)
-        return;
-    put_key(line, key);
     (void)snprintf(digits, sizeof digits, "%jd", (intmax_t)value);
-    put_string(line, digits);
+    put_pair(line, key, digits);
 }
 
 void log_bool(struct log_line *line, const char *key, bool value)
 {
-    if (!line->open)
-        return;
-    put_key(line, key);
-    put_string(line, value ? "true" : "false");
+    put_pair(line, key, value ? "true" : "false");
 }
 
 void log_end(struct log_line *line)
