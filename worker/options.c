@@ -316,6 +316,18 @@ static void settle_image_timeouts(struct options *options)
         options->image.image_first_byte_timeout_ms = -1;
 }
 
+static void link_routes(struct options *options)
+{
+    for (size_t i = 0; i < options->route_count; i++) {
+        struct route_options *route = &options->routes[i];
+
+        INVARIANT(route->source); /* option_read gives every member a value */
+        for (size_t k = 0; k < options->source_count; k++)
+            if (strcmp(route->source, options->sources[k].name) == 0)
+                route->to = &options->sources[k];
+    }
+}
+
 static void fill(struct options_loader *loader)
 {
     struct options *options = loader->options;
@@ -326,13 +338,11 @@ static void fill(struct options_loader *loader)
                 option_read(loader, at, &option_rows[i]);
     if (loader->out_of_memory)
         return;
-    for (size_t i = 0; i < options->route_count; i++)
-        for (size_t k = 0; k < options->source_count; k++)
-            if (strcmp(options->routes[i].source, options->sources[k].name) == 0)
-                options->routes[i].to = &options->sources[k];
+    link_routes(options);
     settle_image_timeouts(options);
     options_check(loader);
-    qsort(options->routes, options->route_count, sizeof *options->routes, compare_routes);
+    if (options->route_count > 1)
+        qsort(options->routes, options->route_count, sizeof *options->routes, compare_routes);
 }
 
 static void loader_begin(struct options_loader *loader, const struct options_surroundings *around,

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define OPTIONS_FILE_MAX (1024U * 1024U) /* bytes of one file */
-#define OPTIONS_LINE_MAX 4096U           /* bytes of one line */
+#define OPTIONS_FILE_MAX ((size_t)1 << 20) /* bytes of one file */
+#define OPTIONS_LINE_MAX 4096U             /* bytes of one line */
 
 enum options_line_kind {
     OPTIONS_LINE_SECTION, /* section and name */

@@ -93,7 +93,7 @@ const char *option_excerpt(char out[OPTION_EXCERPT_SIZE], const char *value)
             out[i] = '?';
     out[kept] = '\0';
     if (kept < length)
-        strcpy(out + kept, "...");
+        memcpy(out + kept, "...", sizeof "...");
     return out;
 }
 

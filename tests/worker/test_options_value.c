@@ -75,94 +75,93 @@ static void test_numbers_in_all_their_forms(void **state)
     unload(&loading);
 }
 
+static const struct load_case bad_values[] = {
+    {IN_PENSTOCK "workers = 0",
+     "t.conf:4: penstock.workers: 0 is out of range; allowed: auto, or 1 to 100\n", true},
+    {IN_PENSTOCK "workers = 101",
+     "t.conf:4: penstock.workers: 101 is out of range; allowed: auto, or 1 to 100\n", true},
+    {IN_PENSTOCK "workers = -1",
+     "t.conf:4: penstock.workers: \"-1\" is not a whole number; allowed: auto, or 1 to 100\n",
+     true},
+    {IN_PENSTOCK "workers = 99999999999999999999",
+     "t.conf:4: penstock.workers: \"99999999999999999999\" is not a whole number; allowed: "
+     "auto, or 1 to 100\n",
+     true},
+    {IN_PENSTOCK "workers = 18446744073709551615",
+     "t.conf:4: penstock.workers: 18446744073709551615 is out of range; allowed: auto, or 1 to "
+     "100\n",
+     true},
+    {IN_PENSTOCK "workers = atuo",
+     "t.conf:4: penstock.workers: \"atuo\" is not a whole number; allowed: auto, or 1 to 100; "
+     "did you mean \"auto\"?\n",
+     true},
+    {IN_PENSTOCK "workers =",
+     "t.conf:4: penstock.workers: the value is missing; allowed: auto, or 1 to 100\n", true},
+    {IN_PENSTOCK "reserve_percent = 91",
+     "t.conf:4: penstock.reserve_percent: 91 is out of range; allowed: 0 to 90\n", true},
+    {IN_PENSTOCK "listen_mode = 0888",
+     "t.conf:4: penstock.listen_mode: \"0888\" is not an octal number; allowed: 0 to 0777\n", true},
+    {IN_PENSTOCK "listen_mode = 1777",
+     "t.conf:4: penstock.listen_mode: 1777 is out of range; allowed: 0 to 0777\n", true},
+    {IN_PENSTOCK "client_watch = ture",
+     "t.conf:4: penstock.client_watch: \"ture\" is not a switch; allowed: true or false; did "
+     "you mean \"true\"?\n",
+     true},
+    {IN_PENSTOCK "client_watch = true ; yes",
+     "t.conf:4: penstock.client_watch: \"true ; yes\" is not a switch; allowed: true or false; "
+     "a comment must have a line of its own\n",
+     true},
+    {IN_PENSTOCK "stop_timeout_s = 1 h",
+     "t.conf:4: penstock.stop_timeout_s: \"1 h\" is not a time; allowed: 1 to 86400 seconds, "
+     "or with a unit: ms, s, m, h, d\n",
+     true},
+    {IN_PENSTOCK "stop_timeout_s = 999ms",
+     "t.conf:4: penstock.stop_timeout_s: 999ms is out of range; allowed: 1 to 86400 seconds, "
+     "or with a unit: ms, s, m, h, d\n",
+     true},
+    {IN_PENSTOCK "max_params = 1k",
+     "t.conf:4: penstock.max_params: 1k is out of range; allowed: 4k to 1m (bytes, or with a "
+     "unit: k, m, g)\n",
+     true},
+    {IN_PENSTOCK "max_params = 1x",
+     "t.conf:4: penstock.max_params: \"1x\" is not a size; allowed: 4k to 1m (bytes, or with a "
+     "unit: k, m, g)\n",
+     true},
+    {IN_PENSTOCK "log_level = wraning",
+     "t.conf:4: penstock.log_level: \"wraning\" is not one of its words; allowed: error, "
+     "warning, notice, info or debug; did you mean \"warning\"?\n",
+     true},
+    {IN_PENSTOCK "log_level = Info",
+     "t.conf:4: penstock.log_level: \"Info\" is not one of its words; allowed: error, warning, "
+     "notice, info or debug; did you mean \"info\"?\n",
+     true},
+    {IN_IMAGE "overflow_mode = queue",
+     "t.conf:4: image_concurrency.overflow_mode: \"queue\" is not one of its words; allowed: "
+     "reject or wait\n",
+     true},
+    {IN_IMAGE "max_waiting_requests = 0",
+     "t.conf:4: image_concurrency.max_waiting_requests: 0 is out of range; allowed: 1 to 4096; "
+     "to refuse at once set overflow_mode = reject\n",
+     true},
+    {IN_IMAGE "wait_timeout_seconds = 0",
+     "t.conf:4: image_concurrency.wait_timeout_seconds: 0 is out of range; allowed: 1 to 3600 "
+     "seconds, or with a unit: ms, s, m, h, d; to refuse at once set overflow_mode = reject\n",
+     true},
+    {IN_IMAGE "image_stream_data_interval_timeout = 1801",
+     "t.conf:4: image_concurrency.image_stream_data_interval_timeout: 1801 is out of range; "
+     "allowed: 0, or 60 to 1800 seconds\n",
+     true},
+    {IN_IMAGE "image_models = a,,b",
+     "t.conf:4: image_concurrency.image_models: an entry is empty; allowed: entries separated "
+     "by single commas\n",
+     true},
+};
+
 static void test_bad_values_say_what_is_allowed(void **state)
 {
-    static const struct load_case cases[] = {
-        {IN_PENSTOCK "workers = 0",
-         "t.conf:4: penstock.workers: 0 is out of range; allowed: auto, or 1 to 100\n", true},
-        {IN_PENSTOCK "workers = 101",
-         "t.conf:4: penstock.workers: 101 is out of range; allowed: auto, or 1 to 100\n", true},
-        {IN_PENSTOCK "workers = -1",
-         "t.conf:4: penstock.workers: \"-1\" is not a whole number; allowed: auto, or 1 to 100\n",
-         true},
-        {IN_PENSTOCK "workers = 99999999999999999999",
-         "t.conf:4: penstock.workers: \"99999999999999999999\" is not a whole number; allowed: "
-         "auto, or 1 to 100\n",
-         true},
-        {IN_PENSTOCK "workers = 18446744073709551615",
-         "t.conf:4: penstock.workers: 18446744073709551615 is out of range; allowed: auto, or 1 to "
-         "100\n",
-         true},
-        {IN_PENSTOCK "workers = atuo",
-         "t.conf:4: penstock.workers: \"atuo\" is not a whole number; allowed: auto, or 1 to 100; "
-         "did you mean \"auto\"?\n",
-         true},
-        {IN_PENSTOCK "workers =",
-         "t.conf:4: penstock.workers: the value is missing; allowed: auto, or 1 to 100\n", true},
-        {IN_PENSTOCK "reserve_percent = 91",
-         "t.conf:4: penstock.reserve_percent: 91 is out of range; allowed: 0 to 90\n", true},
-        {IN_PENSTOCK "listen_mode = 0888",
-         "t.conf:4: penstock.listen_mode: \"0888\" is not an octal number; allowed: 0 to 0777\n",
-         true},
-        {IN_PENSTOCK "listen_mode = 1777",
-         "t.conf:4: penstock.listen_mode: 1777 is out of range; allowed: 0 to 0777\n", true},
-        {IN_PENSTOCK "client_watch = ture",
-         "t.conf:4: penstock.client_watch: \"ture\" is not a switch; allowed: true or false; did "
-         "you mean \"true\"?\n",
-         true},
-        {IN_PENSTOCK "client_watch = true ; yes",
-         "t.conf:4: penstock.client_watch: \"true ; yes\" is not a switch; allowed: true or false; "
-         "a comment must have a line of its own\n",
-         true},
-        {IN_PENSTOCK "stop_timeout_s = 1 h",
-         "t.conf:4: penstock.stop_timeout_s: \"1 h\" is not a time; allowed: 1 to 86400 seconds, "
-         "or with a unit: ms, s, m, h, d\n",
-         true},
-        {IN_PENSTOCK "stop_timeout_s = 999ms",
-         "t.conf:4: penstock.stop_timeout_s: 999ms is out of range; allowed: 1 to 86400 seconds, "
-         "or with a unit: ms, s, m, h, d\n",
-         true},
-        {IN_PENSTOCK "max_params = 1k",
-         "t.conf:4: penstock.max_params: 1k is out of range; allowed: 4k to 1m (bytes, or with a "
-         "unit: k, m, g)\n",
-         true},
-        {IN_PENSTOCK "max_params = 1x",
-         "t.conf:4: penstock.max_params: \"1x\" is not a size; allowed: 4k to 1m (bytes, or with a "
-         "unit: k, m, g)\n",
-         true},
-        {IN_PENSTOCK "log_level = wraning",
-         "t.conf:4: penstock.log_level: \"wraning\" is not one of its words; allowed: error, "
-         "warning, notice, info or debug; did you mean \"warning\"?\n",
-         true},
-        {IN_PENSTOCK "log_level = Info",
-         "t.conf:4: penstock.log_level: \"Info\" is not one of its words; allowed: error, warning, "
-         "notice, info or debug; did you mean \"info\"?\n",
-         true},
-        {IN_IMAGE "overflow_mode = queue",
-         "t.conf:4: image_concurrency.overflow_mode: \"queue\" is not one of its words; allowed: "
-         "reject or wait\n",
-         true},
-        {IN_IMAGE "max_waiting_requests = 0",
-         "t.conf:4: image_concurrency.max_waiting_requests: 0 is out of range; allowed: 1 to 4096; "
-         "to refuse at once set overflow_mode = reject\n",
-         true},
-        {IN_IMAGE "wait_timeout_seconds = 0",
-         "t.conf:4: image_concurrency.wait_timeout_seconds: 0 is out of range; allowed: 1 to 3600 "
-         "seconds, or with a unit: ms, s, m, h, d; to refuse at once set overflow_mode = reject\n",
-         true},
-        {IN_IMAGE "image_stream_data_interval_timeout = 1801",
-         "t.conf:4: image_concurrency.image_stream_data_interval_timeout: 1801 is out of range; "
-         "allowed: 0, or 60 to 1800 seconds\n",
-         true},
-        {IN_IMAGE "image_models = a,,b",
-         "t.conf:4: image_concurrency.image_models: an entry is empty; allowed: entries separated "
-         "by single commas\n",
-         true},
-    };
-
     (void)state;
-    for (size_t i = 0; i < LENGTH(cases); i++)
-        assert_load_case(&cases[i]);
+    for (size_t i = 0; i < LENGTH(bad_values); i++)
+        assert_load_case(&bad_values[i]);
 }
 
 static void test_lists_are_cut_and_trimmed(void **state)
