@@ -219,10 +219,10 @@ static void control_limit(const struct visit *visit)
     struct gate_limits limits;
     uint64_t limit = 0;
     uint32_t was;
-    size_t length;
+    size_t length = 0;
     const char *value = query_value(visit->query, "limit", &length);
 
-    if (!parse_u64_bytes(value, length, &limit) || limit > HELD_MAX) {
+    if (!value || !parse_u64_bytes(value, length, &limit) || limit > HELD_MAX) {
         refuse(visit, 400, "The limit must be a number from 0 (no limit) to 2048.");
         return;
     }
