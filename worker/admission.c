@@ -33,9 +33,9 @@ static int64_t patience_ms(const struct request *request)
 static enum step_result refuse(struct request *request, enum fault_code code,
                                const struct gate_answer *answer)
 {
-    request->fault.retry_after_ms = answer->predicted_wait_ns / NS_PER_MS;
     fault_set(&request->fault, code, "%u of %u image calls are in progress, %u wait.",
               answer->in_use, answer->limit, answer->waiting);
+    request->fault.retry_after_ms = answer->predicted_wait_ns / NS_PER_MS;
     return STEP_FAULT;
 }
 

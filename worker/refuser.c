@@ -35,8 +35,9 @@ static void refuse_one(struct request *request)
     request->method = fastcgi_param(request->fcgi, "REQUEST_METHOD");
     request->source = NULL;
     request->call_id[0] = '\0';
-    request->fault = (struct fault){.retry_after_ms = RETRY_AFTER_MS};
+    request->fault = (struct fault){.code = FAULT_NONE};
     fault_set(&request->fault, FAULT_busy, "%s", "");
+    request->fault.retry_after_ms = RETRY_AFTER_MS;
     (void)respond_step(request);
     fastcgi_finish(request->fcgi);
     counter_add(&segment_instance(request->worker->segment)->counters, COUNTER_refused_busy, 1);

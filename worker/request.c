@@ -59,6 +59,7 @@ static void request_clear(struct request *request)
     request->route = NULL;
     request->source = NULL;
     request->kind = CALL_OTHER;
+    request->add_version = false;
     ticket_init(&request->ticket, &request->worker->gate);
     request->watch.active = false;
     request->queue_ns = 0;

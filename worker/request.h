@@ -84,6 +84,7 @@ struct request {
     const struct route_options *route;
     const struct source_options *source;
     enum call_kind kind;
+    bool add_version; /* the client left out /v1: it is put in front of the path */
 
     /* admission */
     struct ticket ticket;

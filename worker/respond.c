@@ -31,7 +31,7 @@ bool respond_begin(struct request *request, enum response_state state)
 
     REQUIRE(request->response == RESPONSE_NONE);
     text_clear(&request->head);
-    text_printf(&request->head, "Status: 200 OK\r\nContent-Type: %s\r\nCache-Control: no-cache\r\n",
+    text_printf(&request->head, "Content-Type: %s\r\nCache-Control: no-cache\r\n",
                 stream ? "text/event-stream" : "application/json");
     text_append_string(&request->head, "X-Accel-Buffering: no\r\n");
     respond_append_own_headers(request, &request->head);

@@ -1,9 +1,11 @@
 /*
- * route.c - step 4: which source serves the call: the route with the longest matching path.
+ * route.c - step 4: which source serves the call: the route with the longest matching path. A path that
+ * no route has is tried again as if it began with /v1, and then goes upstream so.
 
  */
 #include "worker/route.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool path_matches(const char *pattern, const char *path)
@@ -13,6 +15,15 @@ static bool path_matches(const char *pattern, const char *path)
     if (strncmp(pattern, path, length) != 0)
         return false;
     return length > 0 && (pattern[length - 1] == '/' || path[length] == '\0');
+}
+
+/* options keeps routes with the longest path first */
+static const struct route_options *find_route(const struct options *options, const char *path)
+{
+    for (size_t i = 0; i < options->route_count; i++)
+        if (path_matches(options->routes[i].path, path))
+            return &options->routes[i];
+    return NULL;
 }
 
 static const enum call_kind kinds[] = {
@@ -25,11 +36,14 @@ static const enum call_kind kinds[] = {
 enum step_result route_step(struct request *request)
 {
     const struct options *options = request->worker->options;
+    char versioned[REQUEST_PATH_MAX + 4];
 
-    /* options keeps routes with the longest path first */
-    for (size_t i = 0; i < options->route_count && !request->route; i++)
-        if (path_matches(options->routes[i].path, request->path))
-            request->route = &options->routes[i];
+    request->route = find_route(options, request->path);
+    if (!request->route) {
+        (void)snprintf(versioned, sizeof versioned, "/v1%s", request->path);
+        request->route = find_route(options, versioned);
+        request->add_version = request->route != NULL;
+    }
     if (!request->route) {
         fault_set(&request->fault, options->source_count ? FAULT_no_route : FAULT_no_source, "%s",
                   "");

@@ -129,6 +129,8 @@ bool upstream_head_build(struct request *request)
         target += prefix;
     text_clear(&request->url);
     text_append_string(&request->url, source->base_url);
+    if (request->add_version)
+        text_append_string(&request->url, "/v1");
     text_append(&request->url, target, strcspn(target, "#"));
 
     text_clear(&request->header_bytes);
@@ -180,7 +182,9 @@ static bool is_dropped_header(const char *name)
 void upstream_head_translate(struct request *request, const struct http_head *head)
 {
     text_clear(&request->head);
-    text_printf(&request->head, "Status: %d\r\n", head->status);
+    /* No Status means 200 (RFC 3875, 6.3.3); some web servers pass the line on as a header. */
+    if (head->status != 200)
+        text_printf(&request->head, "Status: %d\r\n", head->status);
     for (size_t i = 0; i < head->header_count; i++) {
         const char *name = head->headers[i].name;
 

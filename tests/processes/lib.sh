@@ -7,7 +7,7 @@ penstockd=$BUILD/penstockd
 penstockctl=$BUILD/penstockctl
 client=$BUILD/tools/fcgi_client
 pids=() # of our own children, in order of start
-work= upstream_port= upstream_pid= master_pid= gate=
+work='' upstream_port='' upstream_pid='' master_pid='' gate=''
 
 fail() {
     echo "FAILED: $*"
@@ -26,7 +26,7 @@ begin() {
 penstock_pids() {
     local entry
     for entry in /proc/[0-9]*; do
-        tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -qF "$work/penstock.conf" && echo "${entry#/proc/}"
+        { tr '\0' ' ' <"$entry/cmdline" | grep -qF "$work/penstock.conf"; } 2>/dev/null && echo "${entry#/proc/}"
     done
 }
 
