@@ -266,9 +266,7 @@ struct layout_area {
     uint32_t layout_version;
     uint32_t lists_ready; /* 0: build the lists from the rows first */
     uint32_t queue_head, queue_tail, free_head;
-    uint32_t waiting;      /* length of the queue list */
-    uint32_t places_built; /* rows ever put on the free list */
-    uint32_t unused;
+    uint32_t waiting; /* length of the queue list */
     struct place_row places[PLACES_MAX];
     struct instance_row instances[INSTANCES_MAX];
 };

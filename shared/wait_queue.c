@@ -3,7 +3,6 @@
 
 #include "shared/roster.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void push_free(struct layout_area *layout, uint32_t place)
@@ -51,12 +50,24 @@ struct arrival {
     uint32_t place;
 };
 
-static int by_arrival(const void *left, const void *right)
+/* Shell sort: in place, since qsort may allocate and nothing may be waited for under the lock. Gaps
+ * 3k + 1 (Knuth, The Art of Computer Programming, 5.2.1). */
+static void sort_by_arrival(struct arrival *arrivals, size_t count)
 {
-    const struct arrival *a = left;
-    const struct arrival *b = right;
+    size_t gap = 1;
 
-    return a->seq < b->seq ? -1 : a->seq > b->seq;
+    while (gap < count / 3)
+        gap = gap * 3 + 1;
+    for (; gap > 0; gap /= 3) {
+        for (size_t i = gap; i < count; i++) {
+            struct arrival moved = arrivals[i];
+            size_t at = i;
+
+            for (; at >= gap && arrivals[at - gap].seq > moved.seq; at -= gap)
+                arrivals[at] = arrivals[at - gap];
+            arrivals[at] = moved;
+        }
+    }
 }
 
 void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
@@ -74,7 +85,7 @@ void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
         else if (atomic_load(&row->state) == PLACE_WAITING)
             waiting[count++] = (struct arrival){.seq = row->record.arrival_seq, .place = i};
     }
-    qsort(waiting, count, sizeof waiting[0], by_arrival);
+    sort_by_arrival(waiting, count);
     for (size_t i = 0; i < count; i++)
         append(layout, waiting[i].place);
     *waiting_of_layout(core) = layout->waiting;

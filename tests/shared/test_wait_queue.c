@@ -71,6 +71,18 @@ static void the_queue_is_found_again_from_rows_in_any_order(void **state)
     assert_int_equal(queue_new_place_locked(core, layout, gate.self), NO_INDEX);
 }
 
+static void many_rows_in_any_order_are_sorted(void **state)
+{
+    uint32_t places[1000];
+
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++)
+        places[i] = join((uint64_t)(i * 7919U % 1000U) + 1);
+    queue_rebuild_locked(core, layout);
+    for (uint32_t i = 0; i < 1000; i += 37)
+        assert_int_equal(queue_position_locked(layout, places[i]), i * 7919U % 1000U + 1);
+}
+
 static void only_the_first_are_rung_and_only_once(void **state)
 {
     uint32_t first = join(1);
@@ -109,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         QUEUE_TEST(a_place_that_leaves_the_middle_moves_the_others_up),
         QUEUE_TEST(the_queue_is_found_again_from_rows_in_any_order),
+        QUEUE_TEST(many_rows_in_any_order_are_sorted),
         QUEUE_TEST(only_the_first_are_rung_and_only_once),
         QUEUE_TEST(m2_the_silent_do_not_keep_the_others_from_their_turn),
     };
