@@ -2,14 +2,13 @@
  * http_client.h - exchanges with upstreams: the only door to libcurl.
  *
  * A process has one pool. A thread borrows a client from it (the one given back last first, because
- * its connections are the warmest), starts one exchange (later: two, when hedging) and runs them until
- * something happens. Data is handed to the exchange's sink from inside http_client_run, in the
- * caller's thread.
+ * its connections are the warmest), starts one exchange (later: two, when hedging) and runs them
+ * until something happens. Data is handed to the exchange's sink from inside http_client_run, in
+ * the caller's thread.
  *
- * A POST body is read through a callback that cannot rewind, so that libcurl can never send a paid
- * call twice on its own (M12). TLS: one X509_STORE per CA file and process. HTTP/1.1 only. Redirects
- * are not followed, responses not decoded, 1xx skipped, response headers bounded
- * (HTTP_HEAD_BYTES_MAX).
+ * No request is ever sent twice by libcurl on its own, on whatever connection (M12). TLS: one
+ * X509_STORE per CA file and process. HTTP/1.1 only. Redirects are not followed, responses not
+ * decoded, 1xx skipped, response headers bounded (HTTP_HEAD_BYTES_MAX).
  */
 #ifndef WORKER_HTTP_CLIENT_H
 #define WORKER_HTTP_CLIENT_H
@@ -52,12 +51,12 @@ struct http_request {
     const char *url;
     const struct http_header *headers; /* complete: nothing is added but Host, and Content-Length */
     size_t header_count;
-    int64_t body_bytes;                /* -1 = no body at all (GET); 0 = an empty one */
+    int64_t body_bytes; /* -1 = no body at all (GET); 0 = an empty one */
     http_body_function *read_body;
     void *body_context;
-    bool fresh_connection;             /* never an idle one: calls that may be paid twice */
+    bool fresh_connection; /* never an idle one: calls that may be paid twice */
     int64_t connect_timeout_ms;
-    const char *ca_file;               /* "" = the system's */
+    const char *ca_file; /* "" = the system's */
 };
 
 /* The final head. Valid during on_head only. */
@@ -70,6 +69,7 @@ struct http_head {
 
 enum http_take { HTTP_TAKEN, HTTP_PAUSE, HTTP_ABORT };
 
+/* Called within http_client_run; they must not start or end exchanges. */
 struct http_sink {
     void *context;
     /* The final head is here. Return false to abort. */
@@ -78,8 +78,8 @@ struct http_sink {
     enum http_take (*on_body)(void *context, const char *bytes, size_t length);
 };
 
-/* Begin; nothing is sent before http_client_run. Strings must live until http_exchange_end.
- * NULL: out of memory. */
+/* Begin; nothing is sent before http_client_run (a small body is read at once). Strings must
+ * live until http_exchange_end. NULL: out of memory. */
 MUST_CHECK struct http_exchange *http_exchange_start(struct http_client *client,
                                                      const struct http_request *request,
                                                      const struct http_sink *sink);
@@ -92,10 +92,10 @@ enum http_wake {
     HTTP_WAKE_SINK,     /* a sink function called http_client_wake */
 };
 struct http_wait {
-    const int *fds; /* also watched, for POLLIN | POLLRDHUP; -1 entries are skipped */
+    const int *fds; /* at most 8, also watched, for POLLIN | POLLRDHUP; -1 entries are skipped */
     size_t fd_count;
     int64_t until_ns;
-    unsigned ready; /* out: bit i set when fds[i] is ready */
+    unsigned ready; /* out, whatever woke: bit i set when fds[i] is ready */
 };
 enum http_wake http_client_run(struct http_client *client, struct http_wait *wait);
 /* From a sink function: make http_client_run return when it has handed over what it has. */
@@ -103,14 +103,14 @@ void http_client_wake(struct http_client *client);
 
 enum http_outcome {
     HTTP_RUNNING,
-    HTTP_COMPLETE,        /* head and whole body */
-    HTTP_NOT_SENT,        /* failed before any byte of the request was sent (resolve, connect, TLS) */
+    HTTP_COMPLETE, /* head and whole body */
+    HTTP_NOT_SENT, /* failed before any byte of the request was sent (resolve, connect, TLS) */
     HTTP_CONNECT_TIMEOUT, /* the same, by connect_timeout_ms */
-    HTTP_NO_ANSWER,       /* sent (in part), connection ended before a final head: outcome unknown */
-    HTTP_CUT,             /* the body broke off */
-    HTTP_BAD_ANSWER,      /* not HTTP, or beyond our bounds */
-    HTTP_BODY_FAILED,     /* read_body returned -1 */
-    HTTP_ABORTED,         /* a sink function said so */
+    HTTP_NO_ANSWER,   /* sent (in part), connection ended before a final head: outcome unknown */
+    HTTP_CUT,         /* the body broke off */
+    HTTP_BAD_ANSWER,  /* not HTTP, or beyond our bounds */
+    HTTP_BODY_FAILED, /* read_body returned -1 */
+    HTTP_ABORTED,     /* a sink function said so */
     HTTP_OUT_OF_MEMORY,
 };
 enum http_outcome http_exchange_outcome(const struct http_exchange *exchange);
