@@ -126,6 +126,9 @@ static enum step_result queue_up(struct request *request, struct gate_answer *an
         result = wait_for_slot(request, answer);
     }
     atomic_store(&request->seat->place, NO_INDEX);
+    /* An early head is for those who wait in the queue: from here on the upstream's own is due. */
+    if (request->response == RESPONSE_NONE && request_wants_stream(request))
+        request->next_heartbeat_ns = CLOCK_NEVER;
     request->queue_ns = clock_monotonic_ns() - began_ns;
     return result;
 }

@@ -62,6 +62,7 @@ static void request_clear(struct request *request)
     request->add_version = false;
     ticket_init(&request->ticket, &request->worker->gate);
     request->watch.active = false;
+    request->watch_asked = false;
     request->queue_ns = 0;
     request->client = NULL;
     request->exchange = NULL;

@@ -89,6 +89,7 @@ struct request {
     /* admission */
     struct ticket ticket;
     struct client_watch watch;
+    bool watch_asked; /* the kernel was asked about this client, or need not be */
     int64_t queue_ns;
 
     /* attempts, relay */

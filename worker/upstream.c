@@ -204,6 +204,7 @@ enum upstream_event upstream_run(struct request *request)
             break;
         }
         now_ns = clock_monotonic_ns();
+        watchers_begin_late(request, now_ns);
         if (!look_around(request, &wait, now_ns))
             return UPSTREAM_FAILED;
         if (now_ns >= next_deadline(request).at_ns)

@@ -5,17 +5,26 @@
 
 void watchers_begin(struct request *request)
 {
-    if (!request->worker->options->penstock.client_watch)
+    if (request->watch_asked || !request->worker->options->penstock.client_watch)
         return;
+    request->watch_asked = true;
     client_watch_begin(&request->watch, fastcgi_param(request->fcgi, "SERVER_ADDR"),
                        fastcgi_param(request->fcgi, "SERVER_PORT"),
                        fastcgi_param(request->fcgi, "REMOTE_ADDR"),
                        fastcgi_param(request->fcgi, "REMOTE_PORT"));
 }
 
+void watchers_begin_late(struct request *request, int64_t now_ns)
+{
+    if (now_ns - request->attempt_started_ns >= CLIENT_WATCH_INTERVAL_MS * NS_PER_MS)
+        watchers_begin(request);
+}
+
 int64_t watchers_next_ns(const struct request *request, int64_t now_ns)
 {
-    if (!request->watch.active || request->client_gone)
+    bool to_begin = !request->watch_asked && request->worker->options->penstock.client_watch;
+
+    if (request->client_gone || (!request->watch.active && !to_begin))
         return CLOCK_NEVER;
     return now_ns + CLIENT_WATCH_INTERVAL_MS * NS_PER_MS;
 }
