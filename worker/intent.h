@@ -1,35 +1,21 @@
 /*
- * intent.h - what a request asks for, read from its path, its type and its body as it comes in (G1-G3).
+ * intent.h - what a request asks for, read from its path, its type and its body as it comes in
+ * (G1-G3).
  *
- * Fed with the body's bytes while they arrive; keeps constant memory whatever the body's size. Pure:
- * no I/O, no clock. The table of request shapes and their intent is tests/worker/intent_cases.json.
+ * Fed with the body's bytes while they arrive; keeps constant memory whatever the body's size.
+ * Pure: no I/O, no clock. The table of request shapes and their intent is
+ * tests/worker/intent_cases.json.
  */
 #ifndef WORKER_INTENT_H
 #define WORKER_INTENT_H
 
 #include "base/json_scan.h"
+#include "worker/endpoint.h"
 #include "worker/multipart.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum call_kind { CALL_CHAT, CALL_RESPONSES, CALL_EMBEDDING, CALL_IMAGE, CALL_OCR, CALL_OTHER };
-/* "chat", "responses", ... the words of the ledger. */
-const char *call_kind_name(enum call_kind kind);
-
-/* Families of endpoints: what the body and the answer look like. */
-enum endpoint {
-    ENDPOINT_OTHER,
-    ENDPOINT_CHAT,        /* .../chat/completions */
-    ENDPOINT_COMPLETIONS, /* .../completions */
-    ENDPOINT_RESPONSES,   /* .../responses: POSTs that create */
-    ENDPOINT_EMBEDDINGS,
-    ENDPOINT_IMAGES,      /* images/generations, edits, variations; OpenRouter's /v1/images; .../async */
-    ENDPOINT_GEMINI,      /* ...:generateContent, :streamGenerateContent, :predict */
-    ENDPOINT_DASHSCOPE,   /* /api/v1/services/aigc/... */
-    ENDPOINT_MESSAGES,    /* Anthropic's */
-};
 
 /* What the body proved unfit for, on an endpoint whose intent lies in the body. */
 enum intent_problem {
@@ -43,26 +29,46 @@ enum intent_problem {
 struct intent {
     enum call_kind kind;
     enum endpoint endpoint;
-    char endpoint_name[64]; /* "images/generations", "responses", ...: for ledger and log */
-    bool image;      /* counted by the gate (decided at intent_end) */
-    bool bears_intent; /* intent of this endpoint lies in the body: problems matter when the gate is on */
+    char endpoint_name[ENDPOINT_NAME_SIZE]; /* "images/generations", "responses", "responses/{id}",
+                               "tasks/{id}",
+                               ...: for ledger and log; "other" when unknown */
+    bool image;                             /* counted by the gate (decided at intent_end) */
+    bool bears_intent; /* intent of this endpoint lies in the body: problems matter when the gate is
+                          on */
     enum intent_problem problem;
     bool stream;     /* the request asks for a stream (body "stream": true, part stream=true, Gemini
                         streamGenerateContent, DashScope's SSE header is the caller's to add) */
-    bool background; /* responses with background: true; DashScope asynchronous calls */
-    bool body_is_json; /* the body was one whole JSON value */
+    bool background; /* responses with background: true; DashScope asynchronous calls; .../async:
+                        the POST is short, the work goes on */
+    bool body_is_json;             /* the body was one whole JSON value */
     char model[INTENT_MODEL_SIZE]; /* last one named, cut to fit; "" = none */
-    uint64_t body_text_bytes; /* bytes of the body that are not base64/data: a size for token estimates */
+    uint64_t
+        body_text_bytes; /* bytes of the body that are not base64 or files: for token estimates */
 };
 
 struct intent_request {
     const char *method;
-    const char *path; /* decoded once, without query */
-    const char *content_type;     /* NULL = absent */
-    const char *content_encoding; /* NULL = absent */
+    const char *path;                /* decoded once, without query */
+    const char *content_type;        /* NULL = absent */
+    const char *content_encoding;    /* NULL = absent */
     const char *const *image_models; /* globs, NULL-terminated */
     bool count_chat_images;
     bool dashscope_async; /* X-DashScope-Async: enable was sent */
+};
+
+/* What the occurrences of tool_choice said. A duplicated key is several occurrences: any of them
+ * that means image counts, and so does any that leaves a listed tool free to be called. */
+struct intent_choices {
+    bool seen;
+    bool image;   /* one selects image generation */
+    bool neutral; /* one excludes nothing: auto, required, null, ... */
+    /* The one being read. */
+    struct intent_choice {
+        bool typed, type_image, type_namespace, type_function, type_neutral;
+        bool restricts; /* names a tool or a set of tools, or none at all */
+        bool named_image_generation, named_image_gen;
+        bool image; /* already certain */
+    } now;
 };
 
 /* The reader: fed while the body comes in. */
@@ -70,25 +76,20 @@ struct intent_reader {
     struct intent_request request;
     struct intent intent; /* final after intent_end */
     /* What follows is the reader's own. */
-    enum { INTENT_BODY_IGNORED, INTENT_BODY_JSON, INTENT_BODY_MULTIPART } body;
+    enum intent_body { INTENT_BODY_IGNORED, INTENT_BODY_JSON, INTENT_BODY_MULTIPART } body;
+    enum endpoint_rule rule;
+    bool encoded;          /* a content coding other than identity was named */
+    bool path_image_model; /* the path names the model, and it draws */
+    bool image_model;      /* some "model" in the body draws */
+    bool tool_listed;      /* tools[] has image_generation */
+    bool modality_image;   /* modalities / responseModalities contain image */
+    struct intent_choices choices;
     uint64_t fed_bytes;
     unsigned char head[4]; /* first bytes: byte order marks */
-    struct json_scan json;
-    struct multipart multipart;
-    struct intent_findings {
-        bool image_model;
-        bool tool_listed;           /* tools[] has type image_generation */
-        bool choice_none;           /* tool_choice "none" */
-        bool choice_other;          /* selects another tool */
-        bool choice_image;          /* selects image generation */
-        bool choice_allowed;        /* allowed_tools ... */
-        bool choice_allowed_image;  /* ... with image generation in it */
-        bool choice_namespace_image;
-        bool choice_name_imagegen;
-        bool modality_image; /* modalities / responseModalities contain image */
-        bool stream;
-        bool background;
-    } found;
+    union {
+        struct json_scan json;
+        struct multipart multipart;
+    } as;
 };
 
 /* The strings of request must outlive the reader. */
