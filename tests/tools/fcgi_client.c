@@ -17,6 +17,9 @@
  *     -T SECONDS             bound for one request (default 60)
  *     -e SEED
  *     -u                     number calls: the header "X-Call: <seed>-<number>" on each
+ *     -o FILE                one request: its body goes there, only its head to standard output
+ *     -t                     one request: a line "MS BYTES" on standard error whenever some of the
+ *                            answer arrived: when, since the connection, and how much
  *   One request: prints its answer (head and body) and exits 0; exit 3 when the connection broke off
  *   before its end record, 4 when it could not connect, 5 on time-out.
  *   Several: prints lines "status N COUNT", "left COUNT", "broken COUNT", "refused COUNT" (no
@@ -46,14 +49,14 @@ enum record { BEGIN = 1, END_OF_REQUEST = 3, PARAMS = 4, STDIN = 5, STDOUT = 6 }
 enum fate { FATE_ANSWERED, FATE_LEFT, FATE_BROKEN, FATE_REFUSED, FATE_LATE, FATES };
 
 static struct {
-    const char *socket, *method, *path, *length;
+    const char *socket, *method, *path, *length, *body_file;
     const char *params[PARAMS_MAX];
     unsigned param_count;
     struct text body;
     uint64_t slow_bytes_per_s, cut_after, clients, requests, seconds, leave_percent, leave_ms,
         bound_s;
     uint64_t seed;
-    bool never_read, number_calls;
+    bool never_read, number_calls, tell_times;
 } how = {.path = "/v1/models", .clients = 1, .requests = 1, .leave_ms = 500, .bound_s = 60};
 
 static _Atomic uint64_t next_request;
@@ -225,9 +228,17 @@ static bool take_records(struct text *raw, struct text *answer)
     return ended;
 }
 
+static void tell_arrival(int64_t since_ns, size_t bytes)
+{
+    if (how.tell_times && bytes > 0)
+        (void)fprintf(stderr, "%lld %zu\n",
+                      (long long)(clock_monotonic_ns() - since_ns) / NS_PER_MS, bytes);
+}
+
 static enum fate receive(int fd, int64_t leave_at_ns, struct answer *answer)
 {
-    int64_t bound_ns = clock_monotonic_ns() + (int64_t)how.bound_s * NS_PER_S;
+    int64_t begun_ns = clock_monotonic_ns();
+    int64_t bound_ns = begun_ns + (int64_t)how.bound_s * NS_PER_S;
     struct pollfd look = {.fd = fd, .events = how.never_read ? 0 : POLLIN};
     enum fate fate = FATE_BROKEN;
     struct text raw;
@@ -236,7 +247,9 @@ static enum fate receive(int fd, int64_t leave_at_ns, struct answer *answer)
     for (;;) {
         char bytes[65536];
         int64_t now_ns = clock_monotonic_ns();
+        size_t before = answer->head_and_body.length;
         ssize_t got;
+        bool ended;
 
         if (now_ns >= leave_at_ns || now_ns >= bound_ns) {
             fate = now_ns >= leave_at_ns ? FATE_LEFT : FATE_LATE;
@@ -250,7 +263,9 @@ static enum fate receive(int fd, int64_t leave_at_ns, struct answer *answer)
         if (got <= 0)
             break;
         text_append(&raw, bytes, (size_t)got);
-        if (take_records(&raw, &answer->head_and_body)) {
+        ended = take_records(&raw, &answer->head_and_body);
+        tell_arrival(begun_ns, answer->head_and_body.length - before);
+        if (ended) {
             fate = FATE_ANSWERED;
             break;
         }
@@ -346,6 +361,25 @@ static int storm(void)
     return 0;
 }
 
+/* Head and body where they were asked for. */
+static bool show(const struct text *answer)
+{
+    const char *all = text_string(answer);
+    const char *blank = strstr(all, "\r\n\r\n");
+    size_t head = blank ? (size_t)(blank - all) + 4 : answer->length;
+    FILE *file;
+    bool written;
+
+    if (!how.body_file)
+        return fwrite(all, 1, answer->length, stdout) == answer->length;
+    (void)fwrite(all, 1, head, stdout);
+    file = fopen(how.body_file, "wb");
+    if (!file)
+        return false;
+    written = fwrite(all + head, 1, answer->length - head, file) == answer->length - head;
+    return fclose(file) == 0 && written;
+}
+
 static int single(void)
 {
     static const int codes[] = {[FATE_ANSWERED] = 0,
@@ -359,7 +393,8 @@ static int single(void)
 
     text_init(&answer.head_and_body, SIZE_MAX / 2);
     fate = one_request(0, &random, &answer);
-    (void)fwrite(text_string(&answer.head_and_body), 1, answer.head_and_body.length, stdout);
+    if (!show(&answer.head_and_body))
+        return 1;
     text_release(&answer.head_and_body);
     text_release(&how.body);
     return codes[fate];
@@ -443,6 +478,12 @@ static bool take_option(int letter, const char *value)
     case 'u':
         how.number_calls = true;
         return true;
+    case 'o':
+        how.body_file = value;
+        return true;
+    case 't':
+        how.tell_times = true;
+        return true;
     case 'H':
     case 'P':
         if (how.param_count < PARAMS_MAX)
@@ -459,7 +500,7 @@ int main(int argc, char **argv)
 
     text_init(&how.body, SIZE_MAX / 2);
     how.cut_after = UINT64_MAX;
-    while ((letter = getopt(argc, argv, "s:X:p:L:d:f:w:k:rc:n:S:l:m:T:e:uH:P:")) != -1)
+    while ((letter = getopt(argc, argv, "s:X:p:L:d:f:w:k:rc:n:S:l:m:T:e:uo:tH:P:")) != -1)
         if (!take_option(letter, optarg))
             return 2;
     if (!how.socket || optind < argc)
