@@ -3,7 +3,7 @@
  *
  * The path is taken from REQUEST_URI alone (the only parameter that means the same behind every web
  * server), its query cut off, percent-decoded once. What could mean another path to somebody else
- * (%2F, //, a dot segment, NUL) is refused.
+ * (%2F, a backslash, //, a dot segment, NUL) is refused.
  */
 #include "worker/accept.h"
 
@@ -41,11 +41,11 @@ static bool decode_path(const char *raw, char *path, size_t size)
             if (low < 0)
                 return false;
             c = (char)(high * 16 + low);
-            if (c == '/' || c == '\\' || c == '\0')
+            if (c == '/' || c == '\0')
                 return false;
             raw += 2;
         }
-        if (length + 1 >= size)
+        if (c == '\\' || length + 1 >= size)
             return false;
         path[length++] = c;
     }
