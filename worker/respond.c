@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define RETRY_AFTER_MAX_MS 60000 /* SDKs ignore longer ones and come back in a second */
+#define RETRY_AFTER_UNKNOWN_MS 5000
 
 void respond_append_own_headers(struct request *request, struct text *head)
 {
@@ -44,8 +45,12 @@ bool respond_begin(struct request *request, enum response_state state)
 static void append_retry_headers(const struct fault *fault, struct text *head)
 {
     int should_retry = fault_should_retry(fault->code);
+    int status = fault_status(fault->code);
     int64_t after_ms = fault->retry_after_ms;
 
+    /* Every 429 and 503 says when; without a prediction it is a guess, unless retrying is vain. */
+    if (after_ms < 0 && should_retry != 0 && (status == 429 || status == 503))
+        after_ms = RETRY_AFTER_UNKNOWN_MS;
     if (should_retry >= 0)
         text_printf(head, "x-should-retry: %s\r\n", should_retry ? "true" : "false");
     if (after_ms < 0)

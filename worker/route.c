@@ -1,7 +1,6 @@
 /*
  * route.c - step 4: which source serves the call: the route with the longest matching path. A path that
  * no route has is tried again as if it began with /v1, and then goes upstream so.
-
  */
 #include "worker/route.h"
 
