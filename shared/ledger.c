@@ -31,7 +31,9 @@ static const char *const statement_texts[LEDGER_STATEMENTS] = {
         " granted_ns = excluded.granted_ns, released_ns = excluded.released_ns,"
         " in_use_at_grant = excluded.in_use_at_grant,"
         " waiting_at_grant = excluded.waiting_at_grant"
-        " WHERE waits.ended_at IS NULL OR excluded.ended_at IS NOT NULL",
+        /* never backwards: waiting, granted, ended */
+        " WHERE excluded.ended_at IS NOT NULL OR (waits.ended_at IS NULL"
+        " AND (waits.granted_at IS NULL OR excluded.granted_at IS NOT NULL))",
     [LEDGER_PUT_CALL] =
         "INSERT INTO calls VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
         " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30,"

@@ -29,8 +29,8 @@ bool ledger_is_linked(const struct ledger *ledger);
 
 /* One transaction over many records; commit makes them durable against kill -9 (not power loss). */
 MUST_CHECK bool ledger_begin(struct ledger *ledger);
-/* The same record may be put again, also after newer ones of the same call: a row that has ended
- * stays ended. */
+/* The same record may be put again, also after newer ones of the same call: a row never goes back
+ * from ended to granted, nor from granted to waiting. */
 MUST_CHECK bool ledger_put_wait(struct ledger *ledger, const struct wait_record *record);
 MUST_CHECK bool ledger_put_call(struct ledger *ledger, const struct call_record *record);
 MUST_CHECK bool ledger_put_event(struct ledger *ledger, const struct event_record *record);

@@ -64,6 +64,8 @@ static void putting_records_again_changes_nothing_M10(void **state)
 
     put_wait(fixture, 5, WAIT_WAITING);
     put_wait(fixture, 5, WAIT_GRANTED);
+    put_wait(fixture, 5, WAIT_WAITING);
+    assert_string_equal(ask(fixture, "SELECT state FROM waits"), "granted");
     put_wait(fixture, 5, WAIT_DONE);
     (void)text_copy(before, sizeof before, ask(fixture, sql));
     put_wait(fixture, 5, WAIT_WAITING);

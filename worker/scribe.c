@@ -1,0 +1,573 @@
+/*
+ * scribe.c - from the journal to the ledger; see scribe.h.
+ *
+ * Order of things, so that a death anywhere loses and doubles nothing: records are put, COMMIT, then the
+ * journal's tail moves. Whoever sits down next puts again what lies between; every put is an upsert.
+ *
+ * When records were lost all the same (the journal was full, the file was deleted), the rows are set
+ * right from what stands at the gate: `reconcile`.
+ */
+#include "worker/scribe.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "shared/journal.h"
+#include "shared/ledger.h"
+#include "worker/scribe_config.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TICK_NS (100 * NS_PER_MS)      /* calls are written at least this often */
+#define GATHER_NS (20 * NS_PER_MS)     /* between two transactions, so that many share one */
+#define SEAT_LOOK_NS (100 * NS_PER_MS) /* how often one without the seat looks at it */
+#define MONITOR_GONE_NS NS_PER_S       /* a worker's scribe waits so long for a monitor */
+#define BUSY_MS 50                     /* then the lock of somebody else counts as a failure */
+#define BACKOFF_FIRST_NS (50 * NS_PER_MS)
+#define BACKOFF_LAST_NS NS_PER_S
+#define FINISH_NS (2 * NS_PER_S) /* the last writing may take so long */
+#define RETAIN_EVERY_NS (60 * NS_PER_S)
+#define RETAIN_AGAIN_NS (200 * NS_PER_MS)
+#define CHECKPOINT_EVERY_NS (5 * NS_PER_S)
+#define RECONCILE_EVERY_NS (2 * NS_PER_S)
+
+/* Records of one transaction. */
+#define BATCH 512U
+#define BATCH_WAITS 384U
+#define BATCH_EVENTS 64U
+#define ROUND_BATCHES 24 /* enough for all that a full journal holds */
+
+/* The write-ahead log grows while a reader has an old state open. From these sizes on rows stay in the
+ * journal: first those of calls, then all. Between them and ledger_max. */
+#define LOG_HOLD_LEAST INT64_C(16777216)
+#define LOG_HOLD_MOST INT64_C(268435456)
+#define LOG_CUT_ABOVE INT64_C(8388608) /* worth a checkpoint that truncates */
+
+enum log_size { LOG_SMALL, LOG_HOLDS_CALLS, LOG_HOLDS_ALL };
+
+/* The scribe thread's own. */
+struct desk {
+    struct scribe *scribe;
+    struct journal_area *journal;
+    struct ledger *ledger; /* NULL: not open */
+    int64_t group;
+    bool seated;
+    bool failing;              /* logged */
+    bool introduce, reconcile; /* to be done */
+    enum log_size log_size;
+    uint64_t lost_seen; /* of waits */
+    uint64_t lost_at_failure;
+    int64_t backoff_ns;
+    int64_t monitor_seen_ns, last_write_ns;
+    int64_t next_retain_ns, next_checkpoint_ns, next_reconcile_ns;
+};
+
+static struct segment *segment_of(const struct desk *desk)
+{
+    return desk->scribe->gate->segment;
+}
+
+static bool stops(const struct desk *desk)
+{
+    return atomic_load(&desk->scribe->stop);
+}
+
+/* Sleep; the end of the scribe wakes. */
+static void pause_ns(struct desk *desk, int64_t duration_ns)
+{
+    struct scribe *scribe = desk->scribe;
+    struct timespec until;
+
+    INVARIANT(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+    until.tv_sec += (duration_ns + until.tv_nsec) / NS_PER_S;
+    until.tv_nsec = (duration_ns + until.tv_nsec) % NS_PER_S;
+    INVARIANT(pthread_mutex_lock(&scribe->mutex) == 0);
+    while (!stops(desk) &&
+           pthread_cond_timedwait(&scribe->wake, &scribe->mutex, &until) != ETIMEDOUT)
+        continue;
+    INVARIANT(pthread_mutex_unlock(&scribe->mutex) == 0);
+}
+
+/* ---- the seat -----------------------------------------------------------------------------------
+ */
+
+static bool monitor_lives(const struct desk *desk, uint64_t newer_than)
+{
+    struct gate *gate = desk->scribe->gate;
+    const struct roster_row *roster = segment_core(gate->segment)->roster;
+    bool lives = false;
+
+    gate_lock(gate);
+    for (size_t i = 0; i < ROSTER_MAX; i++)
+        lives = lives || (atomic_load(&roster[i].pid) != 0 && roster[i].role == PROCESS_MONITOR &&
+                          roster[i].instance == gate->segment->instance &&
+                          roster[i].incarnation > newer_than);
+    gate_unlock(gate);
+    return lives;
+}
+
+/* Incarnations only grow: a monitor with a greater one was started after us. */
+static bool may_sit(struct desk *desk, int64_t now_ns)
+{
+    const struct gate *gate = desk->scribe->gate;
+
+    if (desk->scribe->eager)
+        return !monitor_lives(desk, segment_core(gate->segment)->roster[gate->self].incarnation);
+    if (monitor_lives(desk, 0))
+        desk->monitor_seen_ns = now_ns;
+    return now_ns - desk->monitor_seen_ns > MONITOR_GONE_NS;
+}
+
+static void stand_up(struct desk *desk)
+{
+    ledger_close(desk->ledger);
+    desk->ledger = NULL;
+    journal_stand_up(desk->journal);
+    desk->seated = false;
+}
+
+/* True: this thread has the seat. */
+static bool take_seat(struct desk *desk)
+{
+    bool may = may_sit(desk, clock_monotonic_ns());
+
+    if (desk->seated && !may)
+        stand_up(desk);
+    if (desk->seated || !may || !journal_sit_down(desk->journal))
+        return desk->seated;
+    desk->seated = true;
+    desk->introduce = desk->scribe->eager;
+    desk->reconcile = true;
+    desk->next_reconcile_ns = 0;
+    return true;
+}
+
+/* ---- the file -----------------------------------------------------------------------------------
+ */
+
+static void report_failure(struct desk *desk, const char *why)
+{
+    journal_count_failure(desk->journal);
+    if (desk->failing)
+        return;
+    desk->failing = true;
+    desk->lost_at_failure = atomic_load(&desk->journal->waits_lost);
+    log_event(LOG_LEVEL_WARNING, "ledger_failed",
+              "%s; calls go on, their rows wait in memory and are written later", why);
+}
+
+static void report_recovery(struct desk *desk)
+{
+    if (!desk->failing)
+        return;
+    desk->failing = false;
+    log_event(LOG_LEVEL_NOTICE, "ledger_recovered",
+              "the ledger is written again; rows of waits lost meanwhile: %" PRIu64,
+              atomic_load(&desk->journal->waits_lost) - desk->lost_at_failure);
+}
+
+/* What failed is behind us only when the file is opened anew, except somebody else's lock. */
+static bool fail(struct desk *desk)
+{
+    ledger_rollback(desk->ledger);
+    report_failure(desk, ledger_error(desk->ledger));
+    if (!ledger_is_busy(desk->ledger)) {
+        ledger_close(desk->ledger);
+        desk->ledger = NULL;
+    }
+    return false;
+}
+
+static bool open_ledger(struct desk *desk)
+{
+    struct text why;
+
+    if (desk->ledger && ledger_is_linked(desk->ledger))
+        return true;
+    if (desk->ledger) {
+        log_event(LOG_LEVEL_WARNING, "ledger_replaced",
+                  "ledger.db was removed or replaced; it is opened anew");
+        ledger_close(desk->ledger);
+        desk->introduce = desk->scribe->eager;
+        desk->reconcile = true;
+        desk->next_reconcile_ns = 0;
+    }
+    text_init(&why, 1000);
+    desk->ledger =
+        ledger_open(desk->scribe->options->penstock.state_directory, BUSY_MS, desk->group, &why);
+    if (!desk->ledger)
+        report_failure(desk, text_string(&why));
+    text_release(&why);
+    return desk->ledger != NULL;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------
+ */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What the next transaction takes. */
+static struct journal_count next_batch(const struct desk *desk)
+{
+    struct journal_count batch = journal_ready(desk->journal);
+
+    if (desk->log_size == LOG_HOLDS_ALL)
+        return (struct journal_count){0};
+    batch.waits = least(batch.waits, BATCH_WAITS);
+    batch.events = least(batch.events, BATCH_EVENTS);
+    batch.calls = desk->log_size == LOG_HOLDS_CALLS
+                      ? 0
+                      : least(batch.calls, BATCH - batch.waits - batch.events);
+    return batch;
+}
+
+static bool put_batch(struct desk *desk, const struct journal_count *batch)
+{
+    for (uint64_t i = 0; i < batch->waits; i++)
+        if (!ledger_put_wait(desk->ledger, journal_peek_wait(desk->journal, i)))
+            return false;
+    for (uint64_t i = 0; i < batch->events; i++)
+        if (!ledger_put_event(desk->ledger, journal_peek_event(desk->journal, i)))
+            return false;
+    for (uint64_t i = 0; i < batch->calls; i++)
+        if (!ledger_put_call(desk->ledger, journal_peek_call(desk->journal, i)))
+            return false;
+    return true;
+}
+
+/* One transaction; true without one when there is nothing to write. */
+static bool write_batch(struct desk *desk, bool *ret_more)
+{
+    struct journal_count batch = next_batch(desk);
+
+    *ret_more = batch.waits + batch.events + batch.calls > 0;
+    if (!*ret_more)
+        return true;
+    if (!ledger_begin(desk->ledger) || !put_batch(desk, &batch) || !ledger_commit(desk->ledger))
+        return fail(desk);
+    journal_advance(desk->journal, &batch);
+    desk->last_write_ns = clock_monotonic_ns();
+    return true;
+}
+
+static bool write_all(struct desk *desk)
+{
+    bool more = true;
+
+    for (int i = 0; more && i < ROUND_BATCHES; i++)
+        if (!write_batch(desk, &more))
+            return false;
+    return true;
+}
+
+/* ---- set right what was lost --------------------------------------------------------------------
+ */
+
+struct gate_copy {
+    uint64_t boot, next_seq;
+    struct wait_record *records; /* of this instance's calls at the gate */
+    uint64_t *seqs;              /* theirs */
+    size_t count;
+};
+
+/* Memory is made, and touched, before the lock is taken. */
+static bool copy_gate(struct desk *desk, struct gate_copy *copy)
+{
+    struct gate *gate = desk->scribe->gate;
+    const struct core_area *core = segment_core(gate->segment);
+    const struct layout_area *layout = segment_layout(gate->segment);
+
+    copy->count = 0;
+    copy->records = malloc(PLACES_MAX * sizeof *copy->records);
+    copy->seqs = malloc(PLACES_MAX * sizeof *copy->seqs);
+    if (!copy->records || !copy->seqs)
+        return false;
+    memset(copy->records, 0, PLACES_MAX * sizeof *copy->records);
+    gate_lock(gate);
+    copy->boot = core->boot;
+    copy->next_seq = core->next_arrival_seq;
+    for (size_t i = 0; i < PLACES_MAX; i++) {
+        const struct place_row *place = &layout->places[i];
+
+        if (atomic_load_explicit(&place->state, memory_order_relaxed) != PLACE_FREE &&
+            place->owner < ROSTER_MAX &&
+            core->roster[place->owner].instance == gate->segment->instance)
+            copy->records[copy->count++] = place->record;
+    }
+    gate_unlock(gate);
+    return true;
+}
+
+static int compare_seqs(const void *left, const void *right)
+{
+    const uint64_t *a = left;
+    const uint64_t *b = right;
+
+    return *a < *b ? -1 : *a > *b;
+}
+
+static bool put_copy(struct desk *desk, const struct gate_copy *copy)
+{
+    const struct ledger_open_calls open = {.boot = copy->boot,
+                                           .next_seq = copy->next_seq,
+                                           .seqs = copy->seqs,
+                                           .count = copy->count,
+                                           .now_wall_ms = clock_wall_ms()};
+
+    if (!ledger_begin(desk->ledger))
+        return false;
+    for (size_t i = 0; i < copy->count; i++)
+        if (!ledger_put_wait(desk->ledger, &copy->records[i]))
+            return false;
+    return ledger_close_stale(desk->ledger, &open) && ledger_commit(desk->ledger);
+}
+
+/* Every call at the gate has its row, and no row is open whose call has gone. Between the copy and its
+ * writing the journal is written, so that what ended before the copy has ended in the ledger too. */
+static bool reconcile(struct desk *desk)
+{
+    struct gate_copy copy = {0};
+    uint64_t lost = atomic_load(&desk->journal->waits_lost);
+    bool ok = copy_gate(desk, &copy);
+
+    if (!ok) {
+        report_failure(desk, "out of memory for the ledger");
+    } else if (desk->log_size != LOG_HOLDS_ALL) {
+        for (size_t i = 0; i < copy.count; i++)
+            copy.seqs[i] = copy.records[i].arrival_seq;
+        qsort(copy.seqs, copy.count, sizeof *copy.seqs, compare_seqs);
+        ok = write_all(desk) && (put_copy(desk, &copy) || fail(desk));
+        if (ok) {
+            desk->reconcile = false;
+            desk->lost_seen = lost;
+        }
+    }
+    free(copy.records);
+    free(copy.seqs);
+    return ok;
+}
+
+/* ---- upkeep -------------------------------------------------------------------------------------
+ */
+
+static void judge_log(struct desk *desk)
+{
+    static const char *const texts[] = {
+        [LOG_SMALL] = "the ledger's log is small again; all rows are written",
+        [LOG_HOLDS_CALLS] = "a reader keeps an old state of the ledger open and its log is large; "
+                            "rows of calls wait in memory until the reader ends",
+        [LOG_HOLDS_ALL] = "a reader keeps an old state of the ledger open and its log is too "
+                          "large; all rows wait in memory until the reader ends",
+    };
+    int64_t hold = desk->scribe->options->penstock.ledger_max_bytes / 4;
+    int64_t bytes = ledger_wal_bytes(desk->ledger);
+    enum log_size size = LOG_SMALL;
+
+    if (hold < LOG_HOLD_LEAST)
+        hold = LOG_HOLD_LEAST;
+    if (hold > LOG_HOLD_MOST)
+        hold = LOG_HOLD_MOST;
+    if (bytes > 2 * hold)
+        size = LOG_HOLDS_ALL;
+    else if (bytes > hold)
+        size = LOG_HOLDS_CALLS;
+    if (size == desk->log_size)
+        return;
+    desk->log_size = size;
+    desk->next_checkpoint_ns = 0;
+    log_event(size == LOG_SMALL ? LOG_LEVEL_NOTICE : LOG_LEVEL_WARNING, "ledger_log_size", "%s",
+              texts[size]);
+}
+
+static void cut_log(struct desk *desk, int64_t now_ns)
+{
+    if (now_ns < desk->next_checkpoint_ns)
+        return;
+    desk->next_checkpoint_ns = now_ns + CHECKPOINT_EVERY_NS;
+    if (desk->log_size != LOG_SMALL)
+        desk->next_checkpoint_ns = now_ns + NS_PER_S;
+    if (ledger_wal_bytes(desk->ledger) > LOG_CUT_ABOVE)
+        ledger_checkpoint(desk->ledger);
+}
+
+/* Deleting makes the log grow too: not while a reader keeps it large. */
+static bool retain(struct desk *desk, int64_t now_ns)
+{
+    const struct penstock_options *options = &desk->scribe->options->penstock;
+    bool more = false;
+
+    if (now_ns < desk->next_retain_ns || desk->log_size != LOG_SMALL)
+        return true;
+    desk->next_retain_ns = now_ns + RETAIN_EVERY_NS;
+    if (!ledger_retain(desk->ledger, clock_wall_ms(), options->ledger_keep_ms,
+                       options->ledger_max_bytes, &more))
+        return fail(desk);
+    if (more)
+        desk->next_retain_ns = now_ns + RETAIN_AGAIN_NS;
+    return true;
+}
+
+static bool upkeep(struct desk *desk)
+{
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (atomic_load(&desk->journal->waits_lost) != desk->lost_seen)
+        desk->reconcile = true;
+    if (desk->reconcile && now_ns >= desk->next_reconcile_ns) {
+        desk->next_reconcile_ns = now_ns + RECONCILE_EVERY_NS;
+        if (!reconcile(desk))
+            return false;
+    }
+    cut_log(desk, now_ns);
+    judge_log(desk);
+    return retain(desk, now_ns);
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------
+ */
+
+static bool introduce(struct desk *desk)
+{
+    if (!desk->introduce)
+        return true;
+    if (!scribe_config_write(desk->ledger, desk->scribe->options, clock_wall_ms()))
+        return fail(desk);
+    desk->introduce = false;
+    return true;
+}
+
+/* All there is to do now. False: something failed, try again later. */
+static bool work(struct desk *desk)
+{
+    if (!desk->scribe->options->penstock.ledger) {
+        journal_discard(desk->journal);
+        return true;
+    }
+    if (!open_ledger(desk) || !introduce(desk) || !write_all(desk) || !upkeep(desk)) {
+        desk->backoff_ns = desk->backoff_ns > 0 ? desk->backoff_ns * 2 : BACKOFF_FIRST_NS;
+        if (desk->backoff_ns > BACKOFF_LAST_NS)
+            desk->backoff_ns = BACKOFF_LAST_NS;
+        return false;
+    }
+    desk->backoff_ns = 0;
+    report_recovery(desk);
+    return true;
+}
+
+/* The first record after a quiet time is written at once, further ones together. */
+static void wait_for_records(struct desk *desk)
+{
+    int64_t since_ns = clock_monotonic_ns() - desk->last_write_ns;
+
+    if (desk->log_size != LOG_SMALL) { /* what must wait would ring the bell for ever */
+        pause_ns(desk, TICK_NS / 2);
+        return;
+    }
+    if (since_ns < GATHER_NS)
+        pause_ns(desk, GATHER_NS - since_ns);
+    if (!stops(desk))
+        journal_wait_doorbell(desk->journal, TICK_NS);
+}
+
+static bool is_written(const struct desk *desk)
+{
+    struct journal_count left = journal_ready(desk->journal);
+
+    return left.waits + left.calls + left.events == 0;
+}
+
+/* What is there is still written, if nobody else does it and it does not take too long. */
+static void finish(struct desk *desk)
+{
+    int64_t until_ns = clock_monotonic_ns() + FINISH_NS;
+
+    if (!take_seat(desk))
+        return;
+    while ((!work(desk) || !is_written(desk)) && clock_monotonic_ns() < until_ns)
+        clock_sleep_ns(GATHER_NS);
+    stand_up(desk);
+}
+
+/* -1: nobody special may read. */
+static int64_t find_group(const char *name)
+{
+    struct group group;
+    struct group *found = NULL;
+    char buffer[16384];
+
+    if (!*name)
+        return -1;
+    if (getgrnam_r(name, &group, buffer, sizeof buffer, &found) != 0 || !found) {
+        log_event(LOG_LEVEL_WARNING, "ledger_group_unknown",
+                  "there is no group %s; only Penstock's own group can read the ledger", name);
+        return -1;
+    }
+    return (int64_t)found->gr_gid;
+}
+
+static void *scribe_main(void *context)
+{
+    struct scribe *scribe = context;
+    struct desk desk = {.scribe = scribe};
+
+    desk.journal = &segment_instance(segment_of(&desk))->journal;
+    desk.group = find_group(scribe->options->penstock.ledger_group);
+    desk.monitor_seen_ns = clock_monotonic_ns();
+    while (!stops(&desk)) {
+        if (!take_seat(&desk))
+            pause_ns(&desk, SEAT_LOOK_NS);
+        else if (work(&desk))
+            wait_for_records(&desk);
+        else
+            pause_ns(&desk, desk.backoff_ns);
+    }
+    finish(&desk);
+    return NULL;
+}
+
+bool scribe_start(struct scribe *scribe, struct gate *gate, const struct options *options,
+                  bool eager)
+{
+    pthread_condattr_t attributes;
+    sigset_t all;
+    sigset_t before;
+
+    REQUIRE(!scribe->running);
+    *scribe = (struct scribe){.gate = gate, .options = options, .eager = eager};
+    if (pthread_mutex_init(&scribe->mutex, NULL) != 0 || pthread_condattr_init(&attributes) != 0)
+        return false;
+    if (pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) != 0 ||
+        pthread_cond_init(&scribe->wake, &attributes) != 0)
+        return false;
+    (void)pthread_condattr_destroy(&attributes);
+    /* No signal is this thread's: also SIGXFSZ must not be, which would end the process when the
+     * file meets its size limit. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    scribe->running = pthread_create(&scribe->thread, NULL, scribe_main, scribe) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return scribe->running;
+}
+
+void scribe_stop(struct scribe *scribe)
+{
+    if (!scribe->running)
+        return;
+    INVARIANT(pthread_mutex_lock(&scribe->mutex) == 0);
+    atomic_store(&scribe->stop, true);
+    INVARIANT(pthread_cond_broadcast(&scribe->wake) == 0);
+    INVARIANT(pthread_mutex_unlock(&scribe->mutex) == 0);
+    journal_ring_doorbell(&segment_instance(scribe->gate->segment)->journal);
+    INVARIANT(pthread_join(scribe->thread, NULL) == 0);
+    (void)pthread_cond_destroy(&scribe->wake);
+    (void)pthread_mutex_destroy(&scribe->mutex);
+    scribe->running = false;
+}
