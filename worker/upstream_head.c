@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define HEADERS_ADDED 8 /* room for those that do not come from the client */
+
 /* Parameters that never become an upstream header: hop-by-hop (RFC 9110, 7.6.1), set by libcurl, or
  * telling about the client's network and the site it came through. */
 static const char *const dropped_params[] = {
@@ -27,14 +29,15 @@ static const char *const dropped_params[] = {
     "HTTP_COOKIE",
     "HTTP_FORWARDED",
     "HTTP_VIA",
-    "HTTP_X_FORWARDED_FOR",
-    "HTTP_X_FORWARDED_HOST",
-    "HTTP_X_FORWARDED_PROTO",
-    "HTTP_X_FORWARDED_SERVER",
-    "HTTP_X_FORWARDED_PORT",
     "HTTP_X_REAL_IP",
+    "HTTP_X_CLIENT_IP",
+    "HTTP_TRUE_CLIENT_IP",
+    "HTTP_CF_CONNECTING_IP",
     "HTTP_HTTP2_SETTINGS",
 };
+
+/* The same, all that begin so. */
+static const char *const dropped_param_prefixes[] = {"HTTP_X_FORWARDED_", "HTTP_X_PENSTOCK_"};
 
 /* Headers in which clients bring a key. */
 static const char *const key_params[] = {
@@ -62,6 +65,32 @@ static bool names_param(const char *param, size_t length, const char *const *nam
     return false;
 }
 
+static char header_letter(char c)
+{
+    if (c == '_')
+        return '-';
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* Does the value of a Connection header name this header or parameter (without "HTTP_")? Then it is
+ * hop-by-hop too. */
+static bool is_nominated(const char *connection, const char *name, size_t length)
+{
+    while (*connection) {
+        size_t token = strcspn(connection, ", \t");
+        size_t at = 0;
+
+        while (at < token && at < length &&
+               header_letter(connection[at]) == header_letter(name[at]))
+            at++;
+        if (token > 0 && at == token && at == length)
+            return true;
+        connection += token;
+        connection += strspn(connection, ", \t");
+    }
+    return false;
+}
+
 /* Header bytes are collected in one text; pointers are made when it has stopped growing. */
 static void add_header(struct request *request, const char *name, const char *prefix,
                        const char *value)
@@ -77,24 +106,28 @@ static void add_header(struct request *request, const char *name, const char *pr
 /* "HTTP_X_STAINLESS_LANG" -> "x-stainless-lang"; case does not matter in HTTP. */
 static void add_param(struct request *request, const char *param, const char *equals)
 {
-    for (const char *at = param + 5; at < equals; at++) {
-        char c = *at;
-
-        if (c == '_')
-            c = '-';
-        else if (c >= 'A' && c <= 'Z')
-            c = (char)(c - 'A' + 'a');
-        text_append_char(&request->header_bytes, c);
-    }
+    for (const char *at = param + 5; at < equals; at++)
+        text_append_char(&request->header_bytes, header_letter(*at));
     text_append_char(&request->header_bytes, '\0');
     text_append_string(&request->header_bytes, equals + 1);
     text_append_char(&request->header_bytes, '\0');
     request->header_count++;
 }
 
-static void add_params(struct request *request)
+static bool is_dropped_param(const char *param, size_t length, const char *connection)
+{
+    for (size_t i = 0; i < LENGTH(dropped_param_prefixes); i++)
+        if (strncmp(param, dropped_param_prefixes[i], strlen(dropped_param_prefixes[i])) == 0)
+            return true;
+    return names_param(param, length, dropped_params, LENGTH(dropped_params)) ||
+           (connection && is_nominated(connection, param + 5, length - 5));
+}
+
+/* False: more headers than go upstream; leaving one out unseen would change the call. */
+static bool add_params(struct request *request)
 {
     char *const *params = fastcgi_params(request->fcgi);
+    const char *connection = fastcgi_param(request->fcgi, "HTTP_CONNECTION");
     bool own_key = *request->source->api_key != '\0';
 
     for (size_t i = 0; params && params[i]; i++) {
@@ -102,15 +135,15 @@ static void add_params(struct request *request)
         size_t length = equals ? (size_t)(equals - params[i]) : 0;
 
         if (length <= 5 || strncmp(params[i], "HTTP_", 5) != 0 ||
-            request->header_count >= HTTP_HEADERS_MAX - 8)
-            continue;
-        if (names_param(params[i], length, dropped_params, LENGTH(dropped_params)) ||
-            strncmp(params[i], "HTTP_X_PENSTOCK_", 16) == 0)
+            is_dropped_param(params[i], length, connection))
             continue;
         if (own_key && names_param(params[i], length, key_params, LENGTH(key_params)))
             continue;
+        if (request->header_count >= HTTP_HEADERS_MAX - HEADERS_ADDED)
+            return false;
         add_param(request, params[i], equals);
     }
+    return true;
 }
 
 static bool has_line_break(const char *value)
@@ -118,26 +151,37 @@ static bool has_line_break(const char *value)
     return strpbrk(value, "\r\n") != NULL;
 }
 
+static void build_url(struct request *request)
+{
+    const char *strip = request->route->strip_prefix;
+    size_t strip_length = strlen(strip);
+    struct text *url = &request->url;
+    size_t path;
+
+    text_clear(url);
+    text_append_string(url, request->source->base_url);
+    path = url->length;
+    if (request->add_version)
+        text_append_string(url, "/v1");
+    text_append(url, request->raw_target, strcspn(request->raw_target, "#"));
+    if (strip_length > 0 && strncmp(text_string(url) + path, strip, strip_length) == 0) {
+        url->length -= strip_length;
+        memmove(url->bytes + path, url->bytes + path + strip_length, url->length - path + 1);
+    }
+}
+
 bool upstream_head_build(struct request *request)
 {
     const struct source_options *source = request->source;
-    const char *target = request->raw_target;
-    size_t prefix = strlen(request->route->strip_prefix);
     const char *at;
 
-    if (prefix > 0 && strncmp(target, request->route->strip_prefix, prefix) == 0)
-        target += prefix;
-    text_clear(&request->url);
-    text_append_string(&request->url, source->base_url);
-    if (request->add_version)
-        text_append_string(&request->url, "/v1");
-    text_append(&request->url, target, strcspn(target, "#"));
-
+    build_url(request);
     text_clear(&request->header_bytes);
     request->header_count = 0;
     if (request->content_type)
         add_header(request, "Content-Type", "", request->content_type);
-    add_params(request);
+    if (!add_params(request))
+        return false;
     /* The answer is read as it goes by, so it must not come compressed. */
     add_header(request, "Accept-Encoding", "", "identity");
     if (*source->api_key)
@@ -166,8 +210,7 @@ static const char *const dropped_headers[] = {
     "upgrade",          "set-cookie",
     "alt-svc",          "strict-transport-security",
     "server",           "date",
-    "status",           "x-accel-buffering",
-    "x-accel-redirect", "x-sendfile",
+    "status",           "x-sendfile",
     "content-length",
 };
 
@@ -176,7 +219,23 @@ static bool is_dropped_header(const char *name)
     for (size_t i = 0; i < LENGTH(dropped_headers); i++)
         if (strcasecmp(name, dropped_headers[i]) == 0)
             return true;
-    return strncasecmp(name, "x-penstock-", 11) == 0;
+    /* X-Accel-*: orders to nginx that only its own applications may give */
+    return strncasecmp(name, "x-penstock-", 11) == 0 || strncasecmp(name, "x-accel-", 8) == 0;
+}
+
+static bool is_nominated_by(const struct http_head *head, const char *name)
+{
+    for (size_t i = 0; i < head->header_count; i++)
+        if (strcasecmp(head->headers[i].name, "connection") == 0 &&
+            is_nominated(head->headers[i].value, name, strlen(name)))
+            return true;
+    return false;
+}
+
+/* With 200 a CGI answer's Location means "redirect", inside the web server even. */
+static bool is_order_to_redirect(const struct http_head *head, const char *name)
+{
+    return head->status == 200 && strcasecmp(name, "location") == 0;
 }
 
 void upstream_head_translate(struct request *request, const struct http_head *head)
@@ -188,7 +247,8 @@ void upstream_head_translate(struct request *request, const struct http_head *he
     for (size_t i = 0; i < head->header_count; i++) {
         const char *name = head->headers[i].name;
 
-        if (is_dropped_header(name) || has_line_break(head->headers[i].value))
+        if (is_dropped_header(name) || is_nominated_by(head, name) ||
+            is_order_to_redirect(head, name) || has_line_break(head->headers[i].value))
             continue;
         if (strcasecmp(name, "x-request-id") == 0)
             name = "x-upstream-request-id";
