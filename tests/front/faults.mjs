@@ -12,6 +12,12 @@ const streams = {
     responses: (client) => client.responses.create({ ...respond, stream: true }),
     images: (client) => client.images.generate({ ...image, stream: true, partial_images: 3 }),
 };
+const post = (path, body) => ({ method: 'POST', path, body: JSON.stringify({ ...body, stream: true }) });
+const posts = {
+    chat: post('/v1/chat/completions', chat),
+    responses: post('/v1/responses', respond),
+    images: post('/v1/images/generations', { ...image, partial_images: 3 }),
+};
 const wholes = {
     chat: (client) => client.chat.completions.create(chat),
     responses: (client) => client.responses.create(respond),
@@ -20,14 +26,30 @@ const wholes = {
 
 behindEach('faults', settings, (stack) => {
     for (const [family, begin] of Object.entries(streams))
-        for (const how of ['close', 'reset'])
-            stack.test(`N4: ${family}: a stream cut in the middle (${how}) raises an error`, async () => {
-                const client = stack.client({ mock: `${how}=1500,chunk_ms=20,size=600,events=20,partials=3` });
+        for (const how of ['close', 'reset']) {
+            const pace = 'seed=3,chunk_ms=20,size=600,events=20,partials=3';
+
+            stack.test(`N4: ${family}: a stream cut between two events (${how}) raises our error`, async () => {
+                const whole = await stack.request({ to: 'upstream', ...posts[family], mock: pace });
+                const events = whole.body.toString().split('\n\n');
+                const boundary = Buffer.byteLength(events.slice(0, 2).join('\n\n')) + 2;
+                const client = stack.client({ mock: `${how}=${boundary},${pace}` });
                 await assert.rejects(async () => collect(await begin(client)), (error) => {
                     assert.match(`${error.code} ${error.message}`, /penstock_upstream_cut|broke off/);
                     return true;
                 });
             });
+
+            stack.test(`N4: ${family}: a stream cut within an event (${how}) raises an error, ours comes last`, async () => {
+                const mock = `${how}=1500,${pace}`;
+                await assert.rejects(async () => collect(await begin(stack.client({ mock }))));
+                const { body } = await stack.request({ ...posts[family], mock });
+                const last = body.toString().trimEnd().split('\n\n').at(-1);
+                assert.match(last, /^event: error$/m);
+                assert.match(last, /"code":"penstock_upstream_cut"/);
+                assert.doesNotMatch(body.toString(), /\[DONE\]/);
+            });
+        }
 
     for (const [family, begin] of Object.entries(wholes))
         stack.test(`N4: ${family}: a JSON answer cut in the middle raises an error`, async () => {

@@ -5,12 +5,12 @@ import { behindEach, pause, until } from './stage/stack.mjs';
 const image = { model: 'gpt-image-2', prompt: 'a heron' };
 const chat = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] };
 
-// An image call that holds a slot until the upstream answers.
+// An image call that holds a slot until the upstream answers; { done } is its promise.
 async function occupy(stack, delayMs) {
-    const call = stack.client({ mock: `delay_ms=${delayMs}` }).images.generate(image);
-    call.catch(() => {});
+    const done = stack.client({ mock: `delay_ms=${delayMs}` }).images.generate(image);
+    done.catch(() => {});
     await until('the slot is taken', async () => (await stack.status()).slots.used === 1);
-    return call;
+    return { done };
 }
 
 async function failureOf(promise) {
@@ -38,7 +38,7 @@ behindEach('gate, reject', { image: { enabled: true, max_concurrent_requests: 1 
         assert.ok(seconds >= 1 && seconds <= 60, `Retry-After: ${seconds}`);
         assert.ok(Number(error.headers.get('retry-after-ms')) > 0);
         assert.ok(error.requestID);
-        await first;
+        await first.done;
     });
 
     stack.test('G5: a streamed request over the limit gets the same 429, no stream', async () => {
@@ -46,7 +46,7 @@ behindEach('gate, reject', { image: { enabled: true, max_concurrent_requests: 1 
         const error = await failureOf(stack.client().images.generate({ ...image, stream: true }));
         assert.equal(error.status, 429);
         assert.equal(error.code, 'penstock_image_limit');
-        await first;
+        await first.done;
     });
 
     stack.test('G5: the client retries by Retry-After and gets its picture', async () => {
@@ -54,7 +54,7 @@ behindEach('gate, reject', { image: { enabled: true, max_concurrent_requests: 1 
         const before = await stack.stats();
         const { data } = await stack.client({ maxRetries: 4 }).images.generate(image);
         assert.equal(data.length, 1);
-        await first;
+        await first.done;
         const after = await stack.stats();
         assert.equal(after.images - before.images, 1, 'refused tries never reached the upstream');
     });
@@ -65,7 +65,7 @@ behindEach('gate, reject', { image: { enabled: true, max_concurrent_requests: 1 
         assert.ok((await stack.client().chat.completions.create(chat)).choices.length > 0);
         assert.ok((await stack.client().models.list()).data.length > 0);
         assert.ok(performance.now() - begin < 1000);
-        await first;
+        await first.done;
     });
 
     stack.test('T92: refusals and failures of the upstream pass as they are', async () => {
@@ -149,7 +149,7 @@ behindEach('gate, wait', { image: waiting }, (stack) => {
             .images.generate(image));
         assert.equal(error.status, 429);
         assert.equal(error.code, 'penstock_image_queue_timeout');
-        await first;
+        await first.done;
     });
 
     for (const [what, body] of [['JSON', image], ['a stream', { ...image, stream: true }]])
@@ -169,7 +169,7 @@ behindEach('gate, wait', { image: waiting }, (stack) => {
             console.log(`    ${stack.front}, ${what}: place free ${Math.round(tookMs)} ms after the client left`);
             // 250 ms is the bound; the rest is for asking the status page on a busy machine.
             assert.ok(tookMs < 250 + 150, `place free after ${Math.round(tookMs)} ms`);
-            await first;
+            await first.done;
             await stack.untilIdle();
             assert.equal((await stack.stats()).images, 1, 'the call of the client that left is not made');
             const rows = await until('it is booked', () => {

@@ -115,8 +115,9 @@ class Stack {
         });
     }
 
-    // One plain HTTP request: {status, headers, body (Buffer)}. to: 'front' or 'upstream'.
-    request({ to = 'front', method = 'GET', body, ...options }) {
+    // One plain HTTP request: {status, headers, complete, body (Buffer)}, also when the answer breaks off:
+    // then it is not complete. to: 'front' or 'upstream'; a body without a type is JSON.
+    request({ to = 'front', method = 'GET', body, headers, mock, ...options }) {
         return new Promise((resolve, reject) => {
             const request = http.request({
                 host: '127.0.0.1',
@@ -124,12 +125,16 @@ class Stack {
                 method,
                 agent: to === 'upstream' ? undefined : this.agent,
                 timeout: 30000,
+                headers: {
+                    ...(headers ?? (body === undefined ? {} : { 'content-type': 'application/json' })),
+                    ...(mock && { 'x-mock': mock }),
+                },
                 ...options,
             }, (response) => {
                 const pieces = [];
                 response.on('data', (piece) => pieces.push(piece));
-                response.on('error', reject);
-                response.on('end', () => resolve({
+                response.on('error', () => {});
+                response.on('close', () => resolve({
                     status: response.statusCode,
                     headers: response.headers,
                     complete: response.complete,
