@@ -106,8 +106,12 @@ static int listen_unix(const char *path, const struct options *options, struct t
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
-    if (fd < 0 || !text_copy(address.sun_path, sizeof address.sun_path, path))
+    if (fd < 0)
         goto fail;
+    if (!text_copy(address.sun_path, sizeof address.sun_path, path)) {
+        errno = ENAMETOOLONG;
+        goto fail;
+    }
     /* An orphaned generation may still serve what stands in the old socket's backlog. */
     if (unlink(path) != 0 && errno != ENOENT)
         goto fail;
@@ -134,19 +138,21 @@ static int listen_tcp(const char *listen_on, struct text *why)
     char host[64] = "";
     uint64_t port = 0;
     const int one = 1;
-    bool is_six;
+    bool is_six = listen_on[0] == '[';
     int fd;
 
     if (!colon || !parse_u64(colon + 1, &port) || port > 65535 ||
-        (size_t)(colon - listen_on) >= sizeof host) {
+        (size_t)(colon - listen_on) >= sizeof host ||
+        (is_six && (colon < listen_on + 2 || colon[-1] != ']'))) {
         text_printf(why, "cannot listen on %s: not an address and port", listen_on);
         return -1;
     }
-    is_six = listen_on[0] == '[';
     memcpy(host, listen_on + is_six, (size_t)(colon - listen_on) - 2U * is_six);
     six.sin6_port = htons((uint16_t)port);
     four.sin_port = htons((uint16_t)port);
     fd = socket(is_six ? AF_INET6 : AF_INET, SOCK_STREAM, 0);
+    if (fd >= 0)
+        errno = EINVAL; /* what inet_pton's refusal means */
     if (fd >= 0 &&
         inet_pton(is_six ? AF_INET6 : AF_INET, host,
                   is_six ? (void *)&six.sin6_addr : (void *)&four.sin_addr) == 1 &&
