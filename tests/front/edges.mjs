@@ -1,10 +1,12 @@
 // edges.mjs - what the example configurations must get right: headers, sizes, paths, the status page.
 import assert from 'node:assert/strict';
 import net from 'node:net';
-import { behindEach, until } from './stage/stack.mjs';
+import { behindEach, pause, until } from './stage/stack.mjs';
 
 const settings = {
-    penstock: { max_json_body: '1m', max_multipart_body: '2m' },
+    penstock: {
+        max_json_body: '1m', max_multipart_body: '2m', body_read_timeout_s: 1, client_stall_timeout_seconds: 2,
+    },
     image: { enabled: true, max_concurrent_requests: 2 },
 };
 const json = { 'content-type': 'application/json' };
@@ -75,6 +77,60 @@ behindEach('edges', settings, (stack, front) => {
             model: 'gpt-image-2', prompt: 'a heron', image: new File([Buffer.alloc(2500000)], 'big.png'),
         }), { status: 413, code: 'penstock_body_too_large' });
         assert.equal((await stack.stats()).requests, before);
+    });
+
+    stack.test('a client that leaves in the middle of its upload: no call is made, nothing is held', async () => {
+        const before = (await stack.stats()).requests;
+        for (const framing of ['Content-Length: 500000', 'Transfer-Encoding: chunked']) {
+            const socket = net.connect({ host: '127.0.0.1', port: stack.port });
+            socket.on('error', () => {});
+            socket.write(`POST /v1/images/edits HTTP/1.1\r\nHost: 127.0.0.1:${stack.port}\r\n${framing}\r\n` +
+                'Content-Type: multipart/form-data; boundary=x\r\n\r\n' +
+                `${framing.startsWith('T') ? '2710\r\n' : ''}${'x'.repeat(10000)}`);
+            await pause(300);
+            socket.destroy();
+        }
+        await until('every request thread is idle', async () =>
+            (await stack.status()).processes.every(({ threads_busy }) => threads_busy === 0));
+        await stack.untilIdle();
+        assert.equal((await stack.stats()).requests, before);
+    });
+
+    // nginx takes the whole body before it calls, so that there a slow upload holds nothing of ours. Apache
+    // and Caddy do not look for an answer before the upload is over, so the client learns of it late.
+    if (front !== 'nginx')
+        stack.test('M16: an upload that trickles is ended with 408, its thread is free', async () => {
+            const before = (await stack.stats()).requests;
+            const socket = net.connect({ host: '127.0.0.1', port: stack.port });
+            socket.on('error', () => {});
+            socket.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:${stack.port}\r\n` +
+                'Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n{');
+            const trickle = setInterval(() => socket.write(' '), 100);
+            try {
+                await until('the call is ended', () =>
+                    stack.ledger("SELECT * FROM calls WHERE status = 408 AND error_code = 'penstock_body_too_slow'")
+                        .length === 1, { timeoutMs: 4000, everyMs: 50 });
+                await until('every request thread is idle', async () =>
+                    (await stack.status()).processes.every(({ threads_busy }) => threads_busy === 0));
+            } finally {
+                clearInterval(trickle);
+                socket.destroy();
+            }
+            assert.equal((await stack.stats()).requests, before);
+        });
+
+    stack.test('G9a: a client that never reads is given up, its slot is free', async () => {
+        const before = (await stack.stats()).aborted;
+        const socket = net.connect({ host: '127.0.0.1', port: stack.port });
+        socket.pause();
+        socket.on('error', () => {});
+        const body = JSON.stringify({ model: 'gpt-image-2', prompt: 'a heron' });
+        socket.write(`POST /v1/images/generations HTTP/1.1\r\nHost: 127.0.0.1:${stack.port}\r\n` +
+            `Content-Type: application/json\r\nX-Mock: size=60000000\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+        await until('the slot is taken', async () => (await stack.status()).slots.used === 1);
+        await stack.untilIdle();
+        await until('the upstream sees the close', async () => (await stack.stats()).aborted === before + 1);
+        socket.destroy();
     });
 
     stack.test('Content-Length of answers is kept', async () => {
