@@ -26,11 +26,13 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* Decode raw (up to ? or #) into path. False: it is ambiguous or too long. */
+/* Decode raw (up to ? or #) into path. False: it is ambiguous or too long, and path is what comes
+ * before the trouble. */
 static bool decode_path(const char *raw, char *path, size_t size)
 {
     size_t length = 0;
 
+    path[0] = '\0';
     for (; *raw && *raw != '?' && *raw != '#'; raw++) {
         char c = *raw;
 
@@ -48,8 +50,8 @@ static bool decode_path(const char *raw, char *path, size_t size)
         if (c == '\\' || length + 1 >= size)
             return false;
         path[length++] = c;
+        path[length] = '\0';
     }
-    path[length] = '\0';
     return true;
 }
 

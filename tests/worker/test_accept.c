@@ -94,6 +94,16 @@ static void ambiguous_paths_are_refused(void **state)
     }
 }
 
+/* What is logged of a refused path is never another call's. */
+static void a_refused_path_keeps_nothing_of_the_last(void **state)
+{
+    struct house *house = *state;
+
+    assert_int_equal(accept_fresh(house, "/v1/somebody/elses"), STEP_NEXT);
+    assert_int_equal(accept_fresh(house, "/v1/%00"), STEP_FAULT);
+    assert_string_equal(house->request->path, "/v1/");
+}
+
 static void a_path_has_a_bound(void **state)
 {
     struct house *house = *state;
@@ -257,6 +267,7 @@ int main(void)
         WITH_HOUSE(a_plain_request_is_taken),
         WITH_HOUSE(paths_are_decoded_once),
         WITH_HOUSE(ambiguous_paths_are_refused),
+        WITH_HOUSE(a_refused_path_keeps_nothing_of_the_last),
         WITH_HOUSE(a_path_has_a_bound),
         WITH_HOUSE(announced_lengths_are_numbers_or_nothing),
         WITH_HOUSE(an_empty_content_type_is_none),
