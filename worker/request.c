@@ -88,7 +88,6 @@ static void request_clear(struct request *request)
     request->status = 0;
     request->client_gone = false;
     request->fault = (struct fault){.code = FAULT_NONE, .retry_after_ms = -1};
-    spool_reset(&request->body);
 }
 
 enum fastcgi_accepted request_run(struct request *request)
@@ -113,6 +112,7 @@ enum fastcgi_accepted request_run(struct request *request)
             last = result;
     }
     fastcgi_finish(request->fcgi);
+    spool_reset(&request->body); /* the thread may rest for hours; the disk is not its own */
     return accepted;
 }
 
