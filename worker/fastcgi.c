@@ -70,10 +70,16 @@ struct fastcgi {
     unsigned char *buffer; /* owned, BUFFER_BYTES; before the first write it holds the head */
 };
 
-static const char too_large_answer[] =
-    "Status: 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\n\r\n"
-    "{\"error\":{\"message\":\"The request's headers are too large.\",\"type\":"
-    "\"invalid_request_error\",\"param\":null,\"code\":\"penstock_head_too_large\"}}";
+/* The words of FAULT_headers_too_large: to the client it is the same, whoever counts. */
+#define TOO_LARGE_BODY                                                                             \
+    "{\"error\":{\"message\":\"The request headers are larger than this gateway accepts.\","       \
+    "\"type\":\"invalid_request_error\",\"param\":null,\"code\":\"penstock_headers_too_large\"}}"
+#define TOO_LARGE_HEAD                                                                             \
+    "Status: 431\r\nContent-Type: application/json\r\nContent-Length: 161\r\n"                     \
+    "x-should-retry: false\r\n\r\n"
+static const char too_large_answer[] = TOO_LARGE_HEAD TOO_LARGE_BODY;
+
+_Static_assert(sizeof TOO_LARGE_BODY - 1 == 161, "the length that is announced");
 
 void fastcgi_init_process(void)
 {
