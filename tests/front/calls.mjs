@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createReadStream, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { toFile } from 'openai';
-import { behindEach, collect, picture } from './stage/stack.mjs';
+import { behindEach, collect, picture, until } from './stage/stack.mjs';
 
 const settings = { image: { enabled: true, max_concurrent_requests: 4, overflow_mode: 'wait' } };
 const prompt = 'a heron on a weir';
@@ -113,6 +113,33 @@ behindEach('calls', settings, (stack) => {
         const echo = await stack.client({ mock: 'echo=1' }).chat.completions
             .create({ model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] });
         assert.equal(echo.headers.authorization, 'Bearer sk-front-test');
+    });
+
+    stack.test('G14: the ledger counts the pictures that were drawn', async () => {
+        const client = stack.client();
+        const image = await toFile(picture(1000), 'heron.png', { type: 'image/png' });
+        const tools = [{ type: 'image_generation', partial_images: 2 }];
+        await client.images.generate({ model: 'gpt-image-count-json', prompt, n: 2 });
+        await collect(await client.images
+            .generate({ model: 'gpt-image-count-stream', prompt, stream: true, partial_images: 3 }));
+        await client.images.edit({ model: 'gpt-image-count-edit', prompt, image });
+        await client.responses.create({ model: 'count-responses', input: prompt, tools });
+        await collect(await client.responses
+            .create({ model: 'count-responses-stream', input: prompt, tools, stream: true }));
+        await client.chat.completions
+            .create({ model: 'count-chat', messages: [{ role: 'user', content: 'hello' }] });
+        const counted = await until('the ledger has all six', () => {
+            const rows = stack.ledger("SELECT model_asked, images FROM calls WHERE model_asked LIKE '%count-%'");
+            return rows.length === 6 && Object.fromEntries(rows.map((row) => [row.model_asked, row.images]));
+        });
+        assert.deepEqual(counted, {
+            'gpt-image-count-json': 2,
+            'gpt-image-count-stream': 1,
+            'gpt-image-count-edit': 1,
+            'count-responses': 1,
+            'count-responses-stream': 1,
+            'count-chat': 0,
+        });
     });
 
     stack.test('G9: afterwards no slot is held', async () => {
