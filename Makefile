@@ -12,9 +12,10 @@ SHARED := segment lock roster slots wait_queue leases gate journal counters snap
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
 WORKER := request $(STEPS) endpoint intent ticket fault upstream upstream_head watchers heartbeat \
-	multipart sse pictures spool client_watch bell refuser endpoint fastcgi fastcgi_call fastcgi_head http_client \
+	multipart sse pictures spool client_watch bell refuser fastcgi fastcgi_call fastcgi_head http_client \
+	http_exchange http_head http_pool http_request http_trust \
 	options options_file options_input options_env options_value options_secret options_check \
-	options_report options_print serve scribe status status_answer status_html metrics \
+	options_report options_print serve scribe scribe_config status status_answer status_html metrics \
 	monitor master seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
@@ -24,6 +25,9 @@ MAIN_penstockctl := worker/control
 # test that wants a fake instead of the real file gets a line of its own below "fakes".
 TOOLS := $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c))
 TOOL_PARTS := $(patsubst %.c,%,$(wildcard tests/tools/*/*.c))
+# Likewise tests/bench/NAME.c; load_client is made of the parts beside it.
+BENCH_TOOLS := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/*.c))
+BENCH_PARTS := $(patsubst %.c,%,$(wildcard tests/bench/*/*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 UNIT_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/base/test_*.c tests/shared/test_*.c tests/worker/test_*.c))
 # tests/processes/lib*.sh is what the scripts share.
@@ -34,7 +38,8 @@ UNITS := $(BASE:%=base/%) $(SHARED:%=shared/%) $(WORKER:%=worker/%)
 LIB := $(B)/libpenstock.a
 OBJECTS := $(UNITS:%=$(B)/%.o) $(foreach p,$(PROGRAMS),$(B)/$(MAIN_$(p)).o)
 TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(TOOLS:%=$(B)/tests/tools/%.o) $(TOOL_PARTS:%=$(B)/%.o) \
-	$(FUZZERS:%=$(B)/tests/fuzz/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard tests/fakes/*.c))
+	$(FUZZERS:%=$(B)/tests/fuzz/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard tests/fakes/*.c)) \
+	$(BENCH_TOOLS:%=$(B)/tests/bench/%.o) $(BENCH_PARTS:%=$(B)/%.o)
 
 # ---- how it is compiled --------------------------------------------------------------------------
 CC := gcc
@@ -105,7 +110,7 @@ export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
 
 .DEFAULT_GOAL := all
 .PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan check-tsan \
-	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate \
+	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-tools \
 	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer objects lint-objects tidy format format-check \
 	checks docs install deb deps coverage clean
 
@@ -168,12 +173,13 @@ fuzz-keep: ## add what `make fuzz` found to tests/fuzz/corpus
 fuzz-seeds: $(REPLAYS) ## replay the kept seeds
 	@tests/run.sh $(REPLAYS)
 
-bench: all tools ## measure beside nginx, HAProxy, Caddy, Apache and a Node gateway
+bench: all tools bench-tools ## measure beside nginx, HAProxy, Caddy, Apache and a Node gateway
 	@tests/bench/run.sh
 bench-deps: ## install what `make bench` measures against
 	@tests/bench/deps.sh
-bench-gate: all tools ## the image gate alone: P5 and P6
+bench-gate: all tools bench-tools ## the image gate alone: P5 and P6
 	@tests/bench/gate.sh
+bench-tools: $(BENCH_TOOLS:%=$(B)/bench/%)
 
 # ---- lint ----------------------------------------------------------------------------------------
 lint: lint-warnings lint-tidy lint-cppcheck lint-analyzer format-check ## all compilers' and linters' opinions, as errors
@@ -262,7 +268,13 @@ $(B)/tools/%: $(B)/tests/tools/%.o $(B)/libtools.a $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
-# fakes: $(B)/tests/bin/worker/test_x: $(B)/tests/fakes/fake_y.o
+$(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+# fakes: the test's program also needs the fake's object, which comes before the library
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission heartbeat receive respond route upstream_head): \
+	$(B)/tests/fakes/fastcgi.o
 $(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
