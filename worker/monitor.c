@@ -302,8 +302,8 @@ static bool start_all(struct monitor *monitor)
     };
     /* one seat, which nobody takes: the monitor makes no image calls */
     return bell_start(&monitor->bell, &monitor->gate, 1) &&
-           (!monitor->context->options->penstock.ledger ||
-            scribe_start(&monitor->scribe, &monitor->gate, monitor->context->options, true)) &&
+           /* without a ledger it throws the records away, so that their rings do not fill */
+           scribe_start(&monitor->scribe, &monitor->gate, monitor->context->options, true) &&
            start_status_threads(monitor);
 }
 
