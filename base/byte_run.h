@@ -41,6 +41,14 @@ static inline size_t byte_run_until(const char *bytes, size_t length, char a, ch
     const __m128i first = _mm_set1_epi8(a);
     const __m128i second = _mm_set1_epi8(b);
 
+    /* Most strings and fields are short: look at the first bytes alone. */
+    if (length >= 16) {
+        unsigned mask = byte_run_mask(bytes, first, second);
+
+        if (mask)
+            return (size_t)__builtin_ctz(mask);
+        at = 16;
+    }
     for (; length - at >= 64; at += 64) {
         unsigned long long mask = byte_run_mask(bytes + at, first, second);
 

@@ -82,7 +82,7 @@ static const struct json_node *find_node(const struct json_scan *scan)
     for (size_t i = 0; i < node->edge_count; i++) {
         const struct json_edge *edge = &node->edges[i];
 
-        if (edge->key_length == level->key_length &&
+        if (edge->key_length == level->key_length && edge->key[0] == level->key[0] &&
             memcmp(edge->key, level->key, edge->key_length) == 0)
             return edge->node;
     }

@@ -1,0 +1,496 @@
+/*
+ * test_pictures.c - what answers of all families delivered (G14, H4). Each case is an answer and the
+ * facts that must be told of it, and holds however the answer is cut.
+ *
+ * Facts: "N" pictures, then what was said: m= model, id=, st= status, in= out= ca= re= tokens, ii= io=
+ * image tokens, s= q= f= of the last picture, and C (content), E (error), T (terminal).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "worker/pictures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct facts {
+    char text[512];
+    size_t length;
+};
+
+static void say(struct facts *facts, const char *name, const char *value)
+{
+    if (!*value)
+        return;
+    facts->length += (size_t)snprintf(facts->text + facts->length,
+                                      sizeof facts->text - facts->length, " %s%s", name, value);
+    assert_true(facts->length < sizeof facts->text);
+}
+
+static void say_number(struct facts *facts, const char *name, int64_t number)
+{
+    char value[24];
+
+    snprintf(value, sizeof value, "%lld", (long long)number);
+    if (number >= 0)
+        say(facts, name, value);
+}
+
+static const char *facts_of(const struct delivered *delivered)
+{
+    static struct facts facts;
+
+    facts.length = (size_t)snprintf(facts.text, sizeof facts.text, "%u", delivered->pictures);
+    say(&facts, "m=", delivered->model);
+    say(&facts, "id=", delivered->id);
+    say(&facts, "st=", delivered->status);
+    say_number(&facts, "in=", delivered->tokens_in);
+    say_number(&facts, "out=", delivered->tokens_out);
+    say_number(&facts, "ca=", delivered->tokens_cached);
+    say_number(&facts, "re=", delivered->tokens_reasoning);
+    say_number(&facts, "ii=", delivered->image_tokens_in);
+    say_number(&facts, "io=", delivered->image_tokens_out);
+    say(&facts, "s=", delivered->size);
+    say(&facts, "q=", delivered->quality);
+    say(&facts, "f=", delivered->format);
+    say(&facts, "", delivered->content_seen ? "C" : "");
+    say(&facts, "", delivered->error_seen ? "E" : "");
+    say(&facts, "", delivered->terminal_seen ? "T" : "");
+    return facts.text;
+}
+
+#define JSON "application/json; charset=utf-8"
+#define SSE "text/event-stream"
+#define EVENT(name, data) "event: " name "\ndata: " data "\n\n"
+#define DATA(data) "data: " data "\n\n"
+#define TYPED(type, rest) EVENT(type, "{\"type\":\"" type "\"" rest "}")
+#define CALL(id, result)                                                                           \
+    "{\"id\":\"" id "\",\"type\":\"image_generation_call\",\"status\":\"completed\","              \
+    "\"size\":\"1024x1536\",\"quality\":\"high\",\"output_format\":\"png\",\"result\":\"" result   \
+    "\"}"
+#define BARE_CALL(result) "{\"type\":\"image_generation_call\",\"result\":\"" result "\"}"
+#define PART(mime, data) "{\"inlineData\":{\"mimeType\":\"" mime "\",\"data\":\"" data "\"}}"
+#define PARTS(list) "{\"candidates\":[{\"content\":{\"parts\":[" list "]}}]}"
+#define CHUNK(delta)                                                                               \
+    DATA("{\"id\":\"c1\",\"model\":\"gpt-4o\",\"choices\":[{\"delta\":" delta "}]}")
+
+static const struct {
+    const char *name;
+    enum endpoint endpoint;
+    const char *type, *body, *facts;
+} cases[] = {
+    /* ---- images, one document */
+    {"one picture", ENDPOINT_IMAGES, JSON,
+     "{\"created\":1,\"data\":[{\"b64_json\":\"AAAA\"}],\"size\":\"1024x1024\",\"quality\":\"low\","
+     "\"output_format\":\"webp\",\"usage\":{\"input_tokens\":10,\"output_tokens\":20,"
+     "\"input_tokens_details\":{\"text_tokens\":7,\"image_tokens\":3},"
+     "\"output_tokens_details\":{\"image_tokens\":20},\"total_tokens\":30}}",
+     "1 in=10 out=20 ii=3 io=20 s=1024x1024 q=low f=webp C T"},
+    {"urls", ENDPOINT_IMAGES, JSON, "{\"data\":[{\"url\":\"http://a\"},{\"url\":\"http://b\"}]}",
+     "2 C T"},
+    {"identical entries are separate pictures", ENDPOINT_IMAGES, JSON,
+     "{\"data\":[{\"b64_json\":\"AAAA\"},{\"b64_json\":\"AAAA\"},{\"b64_json\":\"AAAA\"}]}",
+     "3 C T"},
+    {"both spellings in one entry", ENDPOINT_IMAGES, JSON,
+     "{\"data\":[{\"url\":\"http://a\",\"b64_json\":\"AAAA\"}]}", "1 C T"},
+    {"empty and null are no pictures", ENDPOINT_IMAGES, JSON,
+     "{\"data\":[{\"b64_json\":\"\"},{\"b64_json\":null,\"url\":null},{\"revised_prompt\":\"x\"},5]"
+     "}",
+     "0 C T"},
+    {"no data", ENDPOINT_IMAGES, JSON, "{\"data\":[]}", "0 C T"},
+    {"an error", ENDPOINT_IMAGES, JSON,
+     "{\"error\":{\"message\":\"no\",\"type\":\"x\",\"param\":null,\"code\":null}}", "0 E T"},
+    {"a cut document delivered nothing", ENDPOINT_IMAGES, JSON,
+     "{\"data\":[{\"b64_json\":\"AAAA\"}],\"usage\":{\"input_to", "0"},
+    {"no JSON", ENDPOINT_IMAGES, JSON, "<html>{\"data\":[{\"url\":\"x\"}]}</html>", "0"},
+    {"another type", ENDPOINT_IMAGES, "image/png", "{\"data\":[{\"url\":\"x\"}]}", "0"},
+    {"problem+json", ENDPOINT_IMAGES, "application/problem+json", "{\"error\":\"x\"}", "0 E T"},
+    {"urls of others are no pictures", ENDPOINT_OTHER, JSON, "{\"data\":[{\"url\":\"http://a\"}]}",
+     "0 C T"},
+    {"embeddings", ENDPOINT_EMBEDDINGS, JSON,
+     "{\"data\":[{\"embedding\":[0.1,-2e-3]}],\"model\":\"e\",\"usage\":{\"prompt_tokens\":5,"
+     "\"total_tokens\":5}}",
+     "0 m=e in=5 C T"},
+    {"text in data is no picture (#3196)", ENDPOINT_RESPONSES, JSON,
+     "{\"data\":[{\"text\":\"x\"}],\"output\":[{\"type\":\"message\",\"content\":[{\"text\":\"hi\"}"
+     "]}]}",
+     "0 C T"},
+    /* ---- images, stream */
+    {"partials never count", ENDPOINT_IMAGES, SSE,
+     TYPED("image_generation.partial_image",
+           ",\"b64_json\":\"AAA1\",\"partial_image_index\":0,\"size\":\"9x9\"")
+         TYPED("image_generation.partial_image", ",\"b64_json\":\"AAA2\""),
+     "0 C"},
+    {"a completed one does", ENDPOINT_IMAGES, SSE,
+     TYPED("image_generation.partial_image", ",\"b64_json\":\"AAAA\"")
+         TYPED("image_generation.completed",
+               ",\"b64_json\":\"AAAA\",\"size\":\"1024x1024\",\"usage\":{\"input_tokens\":1,"
+               "\"output_tokens\":2,\"output_tokens_details\":{\"image_tokens\":2}}"),
+     "1 in=1 out=2 io=2 s=1024x1024 C T"},
+    {"edits count as well", ENDPOINT_IMAGES, SSE,
+     TYPED("image_edit.partial_image", ",\"b64_json\":\"A\"")
+         TYPED("image_edit.completed", ",\"b64_json\":\"B\"") DATA("[DONE]"),
+     "1 C T"},
+    {"n of them", ENDPOINT_IMAGES, SSE,
+     TYPED("image_generation.completed", ",\"b64_json\":\"A\"")
+         TYPED("image_generation.completed", ",\"b64_json\":\"B\""),
+     "2 C T"},
+    {"the same one twice is one", ENDPOINT_IMAGES, SSE,
+     TYPED("image_generation.completed", ",\"b64_json\":\"A\"")
+         TYPED("image_generation.completed", ",\"b64_json\":\"A\""),
+     "1 C T"},
+    {"the type only in the event's name", ENDPOINT_IMAGES, SSE,
+     EVENT("image_generation.completed", "{\"b64_json\":\"A\"}"), "1 C T"},
+    {"a partial only by the event's name", ENDPOINT_IMAGES, SSE,
+     EVENT("image_generation.partial_image", "{\"b64_json\":\"A\"}"), "0 C"},
+    {"the type last", ENDPOINT_IMAGES, SSE,
+     DATA("{\"b64_json\":\"A\",\"type\":\"image_edit.completed\"}"), "1 C T"},
+    {"cut within the last event", ENDPOINT_IMAGES, SSE,
+     "event: image_generation.completed\ndata: "
+     "{\"type\":\"image_generation.completed\",\"b64_json\":\"A\"}\n",
+     "0"},
+    {"an event of broken JSON", ENDPOINT_IMAGES, SSE,
+     DATA("{\"type\":\"image_generation.completed\",\"b64_json\":\"A\"") DATA("{\"x\":1}"), "0"},
+    {"cumulative data: the most, not the sum", ENDPOINT_IMAGES, SSE,
+     DATA("{\"data\":[{\"url\":\"a\"}]}") DATA("{\"data\":[{\"url\":\"a\"},{\"url\":\"b\"}]}")
+         DATA("[DONE]"),
+     "2 T"},
+    {"an error event", ENDPOINT_IMAGES, SSE,
+     EVENT("error", "{\"type\":\"error\",\"error\":{\"message\":\"x\"}}"), "0 E T"},
+    {"stream asked, document answered (T45)", ENDPOINT_IMAGES, JSON,
+     "{\"data\":[{\"b64_json\":\"A\"}]}", "1 C T"},
+    /* ---- responses */
+    {"response", ENDPOINT_RESPONSES, JSON,
+     "{\"id\":\"resp_1\",\"object\":\"response\",\"status\":\"completed\",\"error\":null,\"model\":"
+     "\"gpt-5\","
+     "\"tools\":[{\"type\":\"image_generation\",\"size\":\"auto\"}],"
+     "\"output\":[{\"type\":\"reasoning\",\"id\":\"rs\"}," CALL("ig_1", "AAAA") "," CALL(
+         "ig_2",
+         "AAAA") "],"
+                 "\"usage\":{\"input_tokens\":5,\"input_tokens_details\":{\"cached_tokens\":2},"
+                 "\"output_tokens\":6,"
+                 "\"output_tokens_details\":{\"reasoning_tokens\":4}},"
+                 "\"tool_usage\":{\"image_gen\":{\"input_tokens\":70,\"output_tokens\":80}}}",
+     "2 m=gpt-5 id=resp_1 st=completed in=5 out=6 ca=2 re=4 ii=70 io=80 s=1024x1536 q=high f=png C "
+     "T"},
+    {"tool usage beats details in either order (T94)", ENDPOINT_RESPONSES, JSON,
+     "{\"tool_usage\":{\"image_gen\":{\"input_tokens\":70,\"output_tokens\":80}},\"usage\":{"
+     "\"output_tokens_details\":{\"image_tokens\":1},\"input_tokens_details\":{\"image_tokens\":1}}"
+     "}",
+     "0 ii=70 io=80 C T"},
+    {"items without a result", ENDPOINT_RESPONSES, JSON,
+     "{\"output\":[{\"type\":\"image_generation_call\",\"status\":\"failed\",\"result\":null},{"
+     "\"type\":\"image_generation_call\",\"result\":\"\"},"
+     "{\"type\":\"code_interpreter_call\",\"result\":\"AAAA\"},{\"type\":\"message\",\"url\":\"x\"}"
+     "]}",
+     "0 C T"},
+    {"call_id where there is no id", ENDPOINT_RESPONSES, JSON,
+     "{\"output\":[{\"type\":\"image_generation_call\",\"call_id\":\"a\",\"result\":\"X\"},{"
+     "\"type\":\"image_generation_call\",\"call_id\":\"b\",\"result\":\"X\"}]}",
+     "2 C T"},
+    {"no id: by the bytes", ENDPOINT_RESPONSES, JSON,
+     "{\"output\":[" BARE_CALL("X") "," BARE_CALL("X") "," BARE_CALL("Y") "]}", "2 C T"},
+    {"background accepted", ENDPOINT_RESPONSES, JSON,
+     "{\"id\":\"resp_2\",\"status\":\"queued\",\"error\":null,\"output\":[]}",
+     "0 id=resp_2 st=queued C T"},
+    {"a failed response", ENDPOINT_RESPONSES, JSON,
+     "{\"id\":\"r\",\"status\":\"failed\",\"error\":{\"code\":\"x\"}}", "0 id=r st=failed E T"},
+    {"a poll tells id and status", ENDPOINT_OTHER, JSON,
+     "{\"id\":\"resp_2\",\"status\":\"in_progress\"}", "0 id=resp_2 st=in_progress C T"},
+    {"a poll of a finished one", ENDPOINT_OTHER, JSON,
+     "{\"id\":\"resp_2\",\"status\":\"completed\",\"output\":[" CALL("ig_1", "A") "]}",
+     "1 id=resp_2 st=completed s=1024x1536 q=high f=png C T"},
+    {"stream: created is no content", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.created", ",\"response\":{\"id\":\"r\",\"status\":\"in_progress\",\"model\":"
+                               "\"gpt-5\",\"output\":[],\"usage\":null,\"error\":null}")
+         TYPED("response.in_progress", "")
+             TYPED("response.output_item.added",
+                   ",\"item\":{\"type\":\"image_generation_call\",\"id\":\"ig\",\"result\":null}")
+                 TYPED("response.image_generation_call.in_progress", "")
+                     TYPED("response.image_generation_call.generating", "") ": ping\n\n",
+     "0 m=gpt-5 id=r st=in_progress"},
+    {"stream: item done and completed are one picture", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.image_generation_call.partial_image",
+           ",\"partial_image_b64\":\"P\",\"size\":\"1x1\"")
+         TYPED("response.output_item.done", ",\"item\":" CALL("ig_1", "AAAA"))
+             TYPED("response.completed",
+                   ",\"response\":{\"id\":\"r\",\"status\":\"completed\",\"output\":[" CALL(
+                       "ig_1", "AAAA") "],\"usage\":{\"input_tokens\":1,\"output_tokens\":2},"
+                                       "\"tool_usage\":{\"image_gen\":{\"output_tokens\":9}}}"),
+     "1 id=r st=completed in=1 out=2 io=9 s=1024x1536 q=high f=png C T"},
+    {"stream: the id missing the second time", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.output_item.done", ",\"item\":" CALL("ig_1", "AAAA"))
+         TYPED("response.completed", ",\"response\":{\"output\":[" BARE_CALL("AAAA") "]}"),
+     "1 s=1024x1536 q=high f=png C T"},
+    {"stream: a result in output_item.added is not final", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.output_item.added", ",\"item\":" CALL("ig", "A")), "0"},
+    {"stream: a revised prompt that says partial_image", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.output_item.done",
+           ",\"item\":{\"type\":\"image_generation_call\",\"revised_prompt\":\"partial_image\","
+           "\"id\":\"i\",\"result\":\"A\"}"),
+     "1 C"},
+    {"stream: incomplete is an end (T47)", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.incomplete", ",\"response\":{\"status\":\"incomplete\"}"),
+     "0 st=incomplete C T"},
+    {"stream: failed", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.failed", ",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"x\"}}"),
+     "0 st=failed E T"},
+    {"stream: error", ENDPOINT_RESPONSES, SSE, TYPED("error", ",\"code\":\"x\",\"message\":\"y\""),
+     "0 E T"},
+    {"stream: text", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.output_text.delta", ",\"delta\":\"h\""), "0 C"},
+    {"stream: reasoning", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.reasoning_summary_text.delta", ",\"delta\":\"h\""), "0 C"},
+    {"stream: tool call", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.function_call_arguments.done", ",\"arguments\":\"{}\""), "0 C"},
+    {"stream: unknown events say nothing", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.keepalive", ",\"data\":[{\"url\":\"x\"}]"), "0"},
+    /* ---- chat */
+    {"chat", ENDPOINT_CHAT, JSON,
+     "{\"id\":\"c1\",\"model\":\"gpt-4o\",\"choices\":[{\"message\":{\"role\":\"assistant\","
+     "\"content\":\"hi\"},\"finish_reason\":\"stop\"}],"
+     "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4,\"prompt_tokens_details\":{\"cached_"
+     "tokens\":1},\"completion_tokens_details\":{\"reasoning_tokens\":2,\"image_tokens\":7}}}",
+     "0 m=gpt-4o id=c1 in=3 out=4 ca=1 re=2 io=7 C T"},
+    {"chat images", ENDPOINT_CHAT, JSON,
+     "{\"choices\":[{\"message\":{\"images\":[{\"type\":\"image_url\",\"image_url\":{\"url\":"
+     "\"data:image/png;base64,A\"}},{\"image_url\":{\"url\":\"data:B\"}}]}}]}",
+     "2 C T"},
+    {"chat stream: images once", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"images\":[{\"image_url\":{\"url\":\"data:A\"}}]}")
+         CHUNK("{\"images\":[{\"image_url\":{\"url\":\"data:A\"}}]}") DATA("[DONE]"),
+     "1 m=gpt-4o id=c1 C T"},
+    {"chat stream: the role alone is no content", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"finish_reason\":null"),
+     "0 m=gpt-4o id=c1"},
+    {"chat stream: text", ENDPOINT_CHAT, SSE, CHUNK("{\"content\":\"h\"}"), "0 m=gpt-4o id=c1 C"},
+    {"chat stream: reasoning", ENDPOINT_CHAT, SSE, CHUNK("{\"reasoning_content\":\"h\"}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"chat stream: tool call", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"tool_calls\":[{\"index\":0,\"function\":{\"name\":\"f\"}}]}"), "0 m=gpt-4o id=c1 C"},
+    {"chat stream: refusal", ENDPOINT_CHAT, SSE, CHUNK("{\"refusal\":\"no\"}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"chat stream: a finish is content, the end is [DONE]", ENDPOINT_CHAT, SSE,
+     DATA("{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}"), "0 C"},
+    {"chat stream: usage is content", ENDPOINT_CHAT, SSE,
+     DATA("{\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}"),
+     "0 in=1 out=2 C"},
+    {"chat stream: usage null is not", ENDPOINT_CHAT, SSE, DATA("{\"choices\":[],\"usage\":null}"),
+     "0"},
+    {"chat stream: [DONE]", ENDPOINT_CHAT, SSE, DATA("[DONE]"), "0 T"},
+    {"chat stream: [DONE] without its blank line", ENDPOINT_CHAT, SSE, "data: [DONE]\n", "0"},
+    {"chat stream: not [DONE]", ENDPOINT_CHAT, SSE, DATA("[DONE]x") DATA("[DONE") DATA("[]"), "0"},
+    {"chat stream: an error", ENDPOINT_CHAT, SSE, DATA("{\"error\":{\"message\":\"x\"}}"), "0 E T"},
+    {"chat stream: one text over two data lines", ENDPOINT_CHAT, SSE,
+     "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"h\"}}]}\n\n", "0 C"},
+    {"chat stream: two texts in one event", ENDPOINT_CHAT, SSE,
+     "data: {\"model\":\"m\"}\ndata: {\"choices\":[{\"delta\":{\"content\":\"h\"}}]}\n\n",
+     "0 m=m C"},
+    {"completions stream", ENDPOINT_COMPLETIONS, SSE,
+     DATA("{\"choices\":[{\"text\":\"\"}]}") DATA("{\"choices\":[{\"text\":\"h\"}]}")
+         DATA("[DONE]"),
+     "0 C T"},
+    /* ---- Anthropic */
+    {"messages stream", ENDPOINT_MESSAGES, SSE,
+     TYPED("message_start", ",\"message\":{\"id\":\"msg\",\"model\":\"claude\",\"usage\":{\"input_"
+                            "tokens\":9,\"cache_read_input_tokens\":4,\"output_tokens\":1}}")
+         TYPED("content_block_start", ",\"content_block\":{\"type\":\"text\",\"text\":\"\"}")
+             TYPED("ping", ""),
+     "0 m=claude id=msg in=9 out=1 ca=4"},
+    {"messages stream: to its end", ENDPOINT_MESSAGES, SSE,
+     TYPED("content_block_delta", ",\"delta\":{\"text\":\"h\"}")
+         TYPED("message_delta", ",\"usage\":{\"output_tokens\":12}") TYPED("message_stop", ""),
+     "0 out=12 C T"},
+    {"messages: an error", ENDPOINT_MESSAGES, JSON,
+     "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}", "0 E T"},
+    /* ---- Gemini */
+    {"Gemini", ENDPOINT_GEMINI, JSON,
+     "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"x\"}," PART(
+         "image/png", "AAAA") "]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-3\","
+                              "\"responseId\":\"g1\","
+                              "\"usageMetadata\":{\"promptTokenCount\":3,\"candidatesTokenCount\":"
+                              "1290,\"thoughtsTokenCount\":8,\"promptTokensDetails\":[{"
+                              "\"modality\":\"TEXT\",\"tokenCount\":3}],"
+                              "\"candidatesTokensDetails\":[{\"modality\":\"IMAGE\",\"tokenCount\":"
+                              "1280},{\"modality\":\"TEXT\",\"tokenCount\":10}]}}",
+     "1 m=gemini-3 id=g1 in=3 out=1290 re=8 io=1280 C T"},
+    {"Gemini: thoughts do not count", ENDPOINT_GEMINI, JSON,
+     PARTS("{\"thought\":true,\"inlineData\":{\"mimeType\":\"image/"
+           "png\",\"data\":\"A\"}},{\"inline_data\":{\"mime_type\":\"image/"
+           "png\",\"data\":\"B\"},\"thought\":false},"
+           "{\"inlineData\":{\"data\":\"C\",\"mimeType\":\"image/png\"},\"thought\":true}"),
+     "1 C T"},
+    {"Gemini: sound is no picture", ENDPOINT_GEMINI, JSON,
+     PARTS(PART("audio/L16", "AAAA") "," PART("image/png", "")), "0 C T"},
+    {"Gemini stream", ENDPOINT_GEMINI, SSE,
+     DATA(PARTS(PART("image/png", "A"))) DATA(PARTS(PART("image/png", "B")))
+         DATA(PARTS(PART("image/png", "A"))),
+     "2 C"},
+    {"Gemini stream: the finish is the end", ENDPOINT_GEMINI, SSE,
+     DATA("{\"candidates\":[{\"finishReason\":\"STOP\"}]}"), "0 C T"},
+    {"Gemini stream as an array", ENDPOINT_GEMINI, JSON,
+     "[" PARTS(PART("image/png", "A")) ",\n" PARTS(PART("image/png", "B")) "]", "2 C T"},
+    {"Gemini predict", ENDPOINT_GEMINI, JSON,
+     "{\"predictions\":[{\"mimeType\":\"image/"
+     "png\",\"bytesBase64Encoded\":\"A\"},{\"bytesBase64Encoded\":\"A\"},{\"raiFilteredReason\":"
+     "\"x\"}]}",
+     "2 C T"},
+    {"Gemini: an error", ENDPOINT_GEMINI, JSON,
+     "{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\"}}", "0 E T"},
+    /* ---- DashScope */
+    {"DashScope: task accepted", ENDPOINT_DASHSCOPE, JSON,
+     "{\"output\":{\"task_id\":\"t1\",\"task_status\":\"PENDING\"},\"request_id\":\"q\"}",
+     "0 id=t1 st=PENDING C T"},
+    {"DashScope: partial failure inside success", ENDPOINT_OTHER, JSON,
+     "{\"output\":{\"task_id\":\"t1\",\"task_status\":\"SUCCEEDED\",\"results\":[{\"url\":\"http://"
+     "a\"},{\"code\":\"InternalError\",\"message\":\"x\"},{\"url\":\"http://"
+     "b\"}]},\"usage\":{\"image_count\":2}}",
+     "2 id=t1 st=SUCCEEDED C T"},
+    {"DashScope: multimodal", ENDPOINT_DASHSCOPE, JSON,
+     "{\"output\":{\"choices\":[{\"finish_reason\":\"stop\",\"message\":{\"content\":[{\"image\":"
+     "\"http://a\"},{\"text\":\"x\"}]}}]},\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}",
+     "1 in=1 out=2 C T"},
+    {"DashScope stream", ENDPOINT_DASHSCOPE, SSE,
+     "id:1\nevent:result\n:HTTP_STATUS/"
+     "200\ndata:{\"output\":{\"text\":\"h\",\"finish_reason\":\"null\"}}\n\n",
+     "0 C"},
+    {"DashScope stream: the end", ENDPOINT_DASHSCOPE, SSE,
+     EVENT("result", "{\"output\":{\"choices\":[{\"message\":{\"content\":[{\"image\":\"http://"
+                     "a\"}]},\"finish_reason\":\"stop\"}]}}"),
+     "1 C T"},
+    {"DashScope: an error", ENDPOINT_DASHSCOPE, JSON,
+     "{\"code\":\"Throttling.RateQuota\",\"message\":\"x\",\"request_id\":\"q\"}", "0 E T"},
+    {"nothing at all", ENDPOINT_CHAT, JSON, "", "0"},
+    {"no events", ENDPOINT_CHAT, SSE, ": ping\n\n: ping\n\n", "0"},
+};
+
+static void read_answer(struct pictures *pictures, size_t number, size_t first, size_t second)
+{
+    const char *body = cases[number].body;
+    size_t length = strlen(body);
+
+    /* What was there before must not matter. */
+    memset(pictures, 0xA5, sizeof *pictures);
+    pictures_begin(pictures, cases[number].endpoint, cases[number].type, NULL);
+    pictures_feed(pictures, body, first);
+    pictures_feed(pictures, body + first, second - first);
+    pictures_feed(pictures, body + second, length - second);
+    pictures_end(pictures);
+}
+
+static void G14_H4_answers_however_they_are_cut(void **state)
+{
+    static struct pictures pictures;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        size_t length = strlen(cases[i].body);
+
+        for (size_t first = 0; first <= length; first++) {
+            for (size_t second = first; second <= length; second += 1 + length / 3) {
+                read_answer(&pictures, i, first, second);
+                const char *is = facts_of(&pictures.delivered);
+
+                if (strcmp(is, cases[i].facts) != 0)
+                    fail_msg("%s, cut at %zu, %zu: <%s> not <%s>", cases[i].name, first, second, is,
+                             cases[i].facts);
+            }
+        }
+    }
+}
+
+static void T28_encoded_answers_are_not_read(void **state)
+{
+    static struct pictures pictures;
+    static const char body[] = "{\"data\":[{\"url\":\"a\"}]}";
+
+    (void)state;
+    pictures_begin(&pictures, ENDPOINT_IMAGES, JSON, "gzip");
+    pictures_feed(&pictures, body, sizeof body - 1);
+    pictures_end(&pictures);
+    assert_string_equal(facts_of(&pictures.delivered), "0");
+    pictures_begin(&pictures, ENDPOINT_IMAGES, NULL, "identity");
+    pictures_feed(&pictures, body, sizeof body - 1);
+    pictures_end(&pictures);
+    assert_string_equal(facts_of(&pictures.delivered), "1 C T");
+}
+
+/* H4: what an event says is known as soon as it is whole, not only at the end. */
+static void H4_facts_come_with_their_event(void **state)
+{
+    static struct pictures pictures;
+    static const char first[] = CHUNK("{\"role\":\"assistant\"}");
+    static const char second[] = CHUNK("{\"content\":\"h\"}");
+
+    (void)state;
+    pictures_begin(&pictures, ENDPOINT_CHAT, SSE, NULL);
+    pictures_feed(&pictures, first, sizeof first - 1);
+    assert_false(pictures.delivered.content_seen);
+    pictures_feed(&pictures, second, sizeof second - 2);
+    assert_false(pictures.delivered.content_seen);
+    pictures_feed(&pictures, "\n", 1);
+    assert_true(pictures.delivered.content_seen);
+    assert_false(pictures.delivered.terminal_seen);
+    assert_true(pictures.sse.at_boundary);
+}
+
+static void keys_are_bounded(void **state)
+{
+    static struct pictures pictures;
+    char item[100];
+
+    (void)state;
+    pictures_begin(&pictures, ENDPOINT_RESPONSES, JSON, NULL);
+    pictures_feed(&pictures, "{\"output\":[", 11);
+    for (int i = 0; i < 3 * PICTURES_KEYS_MAX; i++) {
+        int length =
+            snprintf(item, sizeof item, "%s{\"id\":\"%d\",\"result\":\"A\"}", i ? "," : "", i);
+
+        pictures_feed(&pictures, item, (size_t)length);
+    }
+    pictures_feed(&pictures, "]}", 2);
+    pictures_end(&pictures);
+    assert_int_equal(pictures.delivered.pictures, PICTURES_KEYS_MAX);
+}
+
+/* G14, T25: a picture of 30 MB in one line; the time bound only keeps a quadratic reader out. */
+static void G14_T25_a_picture_of_thirty_megabytes(void **state)
+{
+    static struct pictures pictures;
+    static char block[65536];
+    static const char head[] = "data: {\"type\":\"image_generation.completed\",\"b64_json\":\"";
+    clock_t start = clock();
+
+    (void)state;
+    memset(block, 'Q', sizeof block);
+    pictures_begin(&pictures, ENDPOINT_IMAGES, SSE, NULL);
+    for (int repeat = 0; repeat < 3; repeat++) {
+        block[0] = (char)('A' + repeat / 2); /* the first two are one picture */
+        pictures_feed(&pictures, head, sizeof head - 1);
+        for (int i = 0; i < 480; i++)
+            pictures_feed(&pictures, block, sizeof block);
+        pictures_feed(&pictures, "\"}\n\n", 4);
+    }
+    pictures_end(&pictures);
+    assert_string_equal(facts_of(&pictures.delivered), "2 C T");
+    assert_true(clock() - start < 3 * CLOCKS_PER_SEC);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(G14_H4_answers_however_they_are_cut),
+        cmocka_unit_test(T28_encoded_answers_are_not_read),
+        cmocka_unit_test(H4_facts_come_with_their_event),
+        cmocka_unit_test(keys_are_bounded),
+        cmocka_unit_test(G14_T25_a_picture_of_thirty_megabytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
