@@ -6,4 +6,7 @@
 
 enum step_result accept_step(struct request *request);
 
+/* Name the call; also for one that never reaches the steps. */
+void accept_make_call_id(struct request *request);
+
 #endif

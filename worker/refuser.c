@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "shared/counters.h"
+#include "worker/accept.h"
 #include "worker/respond.h"
 
 #include <poll.h>
@@ -34,7 +35,9 @@ static void refuse_one(struct request *request)
     request->response = RESPONSE_NONE;
     request->method = fastcgi_param(request->fcgi, "REQUEST_METHOD");
     request->source = NULL;
-    request->call_id[0] = '\0';
+    request->client_gone = false; /* the last one may have been */
+    request->arrived_wall_ms = clock_wall_ms();
+    accept_make_call_id(request);
     request->fault = (struct fault){.code = FAULT_NONE};
     fault_set(&request->fault, FAULT_busy, "%s", "");
     request->fault.retry_after_ms = RETRY_AFTER_MS;

@@ -44,6 +44,7 @@ static inline struct house *house_new(void)
     house->fcgi = house->request->fcgi;
     house->request->source = &house->source;
     house->request->route = &house->route;
+    house->request->client_name = "";
     house->request->method = "POST";
     house->request->raw_target = "/v1/chat/completions";
     house->request->next_heartbeat_ns = CLOCK_NEVER;

@@ -1,0 +1,285 @@
+/* test_admission.c - an image call gets its slot, waits for it with the bell's help, or is refused;
+ * whatever ends its wait leaves nothing behind (G9, N9). */
+#include "tests/shared/gate_fixture.h"
+#include "tests/worker/requests.h"
+
+#include "worker/admission.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static struct segment segment;
+static uint32_t holder; /* the place of a call that has the one slot */
+
+/* One slot, two places in the queue, patience of an hour; everything real but the web server. */
+static int make(void **state)
+{
+    struct house *house = house_new();
+    struct worker *worker = &house->worker;
+
+    *state = house;
+    fixture_open(&segment, &worker->gate, 1, 2);
+    worker->segment = &segment;
+    worker->cut_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    house->fcgi->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert_true(bell_start(&worker->bell, &worker->gate, 1));
+    house->options.image = (struct image_concurrency_options){
+        .active = true, .overflow_mode = OVERFLOW_WAIT, .wait_timeout_ms = 3600000};
+    house->request->seat = &worker->bell.seats[0];
+    house->request->reader.intent.image = true;
+    house->request->arrived_ns = clock_monotonic_ns();
+    holder = NO_INDEX;
+    return 0;
+}
+
+static int drop(void **state)
+{
+    struct house *house = *state;
+
+    ticket_give(&house->request->ticket, WAIT_DONE, NULL);
+    if (holder != NO_INDEX)
+        fixture_leave(&house->worker.gate, holder, WAIT_DONE);
+    assert_int_equal(fixture_use(&house->worker.gate).used, 0);
+    bell_stop(&house->worker.bell);
+    fixture_close(&segment);
+    (void)close(house->worker.cut_fd);
+    (void)close(house->fcgi->fd);
+    house_free(house);
+    return 0;
+}
+
+static void take_the_slot(struct house *house)
+{
+    assert_int_equal(fixture_arrive(&house->worker.gate, false, &holder), GATE_GRANTED);
+}
+
+/* Something that happens once the call waits, done by a thread of its own. */
+struct meanwhile {
+    struct house *house;
+    void (*act)(struct house *house);
+    pthread_t thread;
+};
+
+static unsigned waiting(struct house *house)
+{
+    unsigned count;
+
+    gate_lock(&house->worker.gate);
+    count = segment_layout(&segment)->waiting;
+    gate_unlock(&house->worker.gate);
+    return count;
+}
+
+static void *act_when_waiting(void *argument)
+{
+    struct meanwhile *meanwhile = argument;
+
+    while (waiting(meanwhile->house) == 0)
+        clock_sleep_ns(NS_PER_MS);
+    meanwhile->act(meanwhile->house);
+    return NULL;
+}
+
+/* The step, with act while it waits. */
+static enum step_result admit_with(struct house *house, void (*act)(struct house *house))
+{
+    struct meanwhile meanwhile = {.house = house, .act = act};
+    enum step_result result;
+
+    take_the_slot(house);
+    assert_int_equal(pthread_create(&meanwhile.thread, NULL, act_when_waiting, &meanwhile), 0);
+    result = admission_step(house->request);
+    assert_int_equal(pthread_join(meanwhile.thread, NULL), 0);
+    assert_int_equal(waiting(house), 0);
+    assert_int_equal(atomic_load(&house->request->seat->place), NO_INDEX);
+    return result;
+}
+
+static void free_the_slot(struct house *house)
+{
+    fixture_leave(&house->worker.gate, holder, WAIT_DONE);
+    holder = NO_INDEX;
+}
+
+static void leave_as_client(struct house *house)
+{
+    house->fcgi->gone = true;
+    (void)eventfd_write(house->fcgi->fd, 1);
+}
+
+static void cut_everything(struct house *house)
+{
+    (void)eventfd_write(house->worker.cut_fd, 1);
+}
+
+static void what_draws_nothing_passes(void **state)
+{
+    struct house *house = *state;
+
+    take_the_slot(house);
+    house->request->reader.intent.image = false;
+    assert_int_equal(admission_step(house->request), STEP_NEXT);
+    assert_int_equal(house->request->ticket.place, NO_INDEX);
+    house->request->reader.intent.image = true;
+    house->options.image.active = false;
+    assert_int_equal(admission_step(house->request), STEP_NEXT);
+    assert_int_equal(house->request->ticket.place, NO_INDEX);
+}
+
+static void a_free_slot_is_taken_at_once(void **state)
+{
+    struct house *house = *state;
+
+    assert_int_equal(admission_step(house->request), STEP_NEXT);
+    assert_true(house->request->ticket.granted);
+    assert_int_equal(fixture_use(&house->worker.gate).used, 1);
+    assert_int_equal(house->request->queue_ns, 0);
+}
+
+/* Retry-After is the predicted wait: a fault that is set afterwards must not wipe it out. */
+static void g6_a_refusal_says_when_to_come_back(void **state)
+{
+    struct house *house = *state;
+
+    take_the_slot(house);
+    house->options.image.overflow_mode = OVERFLOW_REJECT;
+    assert_int_equal(admission_step(house->request), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_image_limit);
+    assert_true(house->request->fault.retry_after_ms >= 0);
+    assert_string_equal(house->request->fault.detail,
+                        "1 of 1 image calls are in progress, 0 wait.");
+    assert_int_equal(house->request->ticket.place, NO_INDEX);
+}
+
+static void a_full_queue_refuses_at_once(void **state)
+{
+    struct house *house = *state;
+    uint32_t places[2];
+
+    take_the_slot(house);
+    assert_int_equal(fixture_arrive(&house->worker.gate, true, &places[0]), GATE_QUEUED);
+    assert_int_equal(fixture_arrive(&house->worker.gate, true, &places[1]), GATE_QUEUED);
+    assert_int_equal(admission_step(house->request), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_image_queue_full);
+    assert_true(house->request->fault.retry_after_ms >= 0);
+    fixture_leave(&house->worker.gate, places[0], WAIT_TIMED_OUT);
+    fixture_leave(&house->worker.gate, places[1], WAIT_TIMED_OUT);
+}
+
+static void a_slot_that_becomes_free_wakes_who_waits(void **state)
+{
+    struct house *house = *state;
+
+    assert_int_equal(admit_with(house, free_the_slot), STEP_NEXT);
+    assert_true(house->request->ticket.granted);
+    assert_int_equal(fixture_use(&house->worker.gate).used, 1);
+    assert_true(house->request->queue_ns > 0);
+}
+
+static void g9_a_client_that_leaves_gives_its_place_back(void **state)
+{
+    struct house *house = *state;
+
+    assert_int_equal(admit_with(house, leave_as_client), STEP_OVER);
+    assert_true(house->request->client_gone);
+    assert_int_equal(house->request->fault.code, FAULT_client_gone);
+    assert_int_equal(house->request->ticket.place, NO_INDEX);
+}
+
+static void a_client_that_left_before_takes_nothing(void **state)
+{
+    struct house *house = *state;
+
+    house->fcgi->gone = true;
+    assert_int_equal(admission_step(house->request), STEP_OVER);
+    assert_int_equal(fixture_use(&house->worker.gate).used, 0);
+}
+
+static void a_fast_stop_ends_the_wait(void **state)
+{
+    struct house *house = *state;
+
+    assert_int_equal(admit_with(house, cut_everything), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_shutting_down);
+    assert_int_equal(house->request->fault.retry_after_ms, 1000);
+}
+
+static void patience_ends_with_the_operators_time(void **state)
+{
+    struct house *house = *state;
+
+    take_the_slot(house);
+    house->options.image.wait_timeout_ms = 20;
+    assert_int_equal(admission_step(house->request), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_image_queue_timeout);
+    assert_true(house->request->fault.retry_after_ms >= 0);
+    assert_true(house->request->queue_ns > 0);
+    assert_int_equal(waiting(house), 0);
+}
+
+/* An SDK that gives up in 20 ms is not kept for an hour; nonsense changes nothing. */
+static void patience_ends_with_the_clients_time_if_sooner(void **state)
+{
+    struct house *house = *state;
+
+    take_the_slot(house);
+    fake_fastcgi_param(house->fcgi, "HTTP_X_STAINLESS_TIMEOUT", "0.02");
+    assert_int_equal(admission_step(house->request), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_image_queue_timeout);
+}
+
+static void a_longer_patience_of_the_client_changes_nothing(void **state)
+{
+    static const char *const values[] = {"9999", "0", "-1", "", "soon"};
+    struct house *house = *state;
+
+    take_the_slot(house);
+    house->options.image.wait_timeout_ms = 20;
+    for (size_t i = 0; i < LENGTH(values); i++) {
+        fake_fastcgi_reset(house->fcgi);
+        fake_fastcgi_param(house->fcgi, "HTTP_X_STAINLESS_TIMEOUT", values[i]);
+        house->request->arrived_ns = clock_monotonic_ns();
+        house->request->fault = (struct fault){.code = FAULT_NONE};
+        assert_int_equal(admission_step(house->request), STEP_FAULT);
+        assert_int_equal(house->request->fault.code, FAULT_image_queue_timeout);
+        assert_true(house->request->queue_ns >= 10 * NS_PER_MS);
+    }
+}
+
+/* The head of a stream that waits goes out while it waits, and finds the client gone. */
+static void a_waiting_stream_is_kept_alive(void **state)
+{
+    struct house *house = *state;
+
+    take_the_slot(house);
+    house->request->reader.intent.stream = true;
+    house->options.image.queue_stream_headers_after_ms = 1;
+    house->options.image.queue_heartbeat_ms = 1;
+    house->fcgi->room_bytes = 400; /* head and some comments */
+    assert_int_equal(admission_step(house->request), STEP_OVER);
+    assert_true(house->request->client_gone);
+    assert_int_equal(house->request->response, RESPONSE_STREAM);
+    assert_non_null(strstr(fake_fastcgi_out(house->fcgi), ": waiting\n\n: waiting\n\n"));
+    assert_int_equal(waiting(house), 0);
+}
+
+int main(void)
+{
+#define WITH_GATE(test) cmocka_unit_test_setup_teardown(test, make, drop)
+    const struct CMUnitTest tests[] = {
+        WITH_GATE(what_draws_nothing_passes),
+        WITH_GATE(a_free_slot_is_taken_at_once),
+        WITH_GATE(g6_a_refusal_says_when_to_come_back),
+        WITH_GATE(a_full_queue_refuses_at_once),
+        WITH_GATE(a_slot_that_becomes_free_wakes_who_waits),
+        WITH_GATE(g9_a_client_that_leaves_gives_its_place_back),
+        WITH_GATE(a_client_that_left_before_takes_nothing),
+        WITH_GATE(a_fast_stop_ends_the_wait),
+        WITH_GATE(patience_ends_with_the_operators_time),
+        WITH_GATE(patience_ends_with_the_clients_time_if_sooner),
+        WITH_GATE(a_longer_patience_of_the_client_changes_nothing),
+        WITH_GATE(a_waiting_stream_is_kept_alive),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
