@@ -213,13 +213,25 @@ enum upstream_event upstream_run(struct request *request)
 }
 
 /* An event stream that ends without its last event, by nothing but a closed connection, was cut
- * (N4); one whose last event was read is whole however the connection ends. */
+ * (N4); one whose last event was read is whole however the connection ends. Not of one that is
+ * encoded: it is not read, and its own end tells. */
 static bool stream_is_whole(const struct request *request, enum http_outcome outcome)
 {
     if (request->pictures.delivered.terminal_seen)
         return true;
     return outcome == HTTP_COMPLETE &&
-           !(request->upstream_by_close && request->reader.intent.endpoint != ENDPOINT_OTHER);
+           !(request->upstream_by_close && request->pictures.body == PICTURES_SSE &&
+             request->reader.intent.endpoint != ENDPOINT_OTHER);
+}
+
+/* The same of a document: where only the closed connection says that it is over, its JSON must be.
+ * An error needs no such proof: half of one is still an error. */
+static bool document_is_whole(const struct request *request)
+{
+    return !request->upstream_by_close || request->upstream_status / 100 != 2 ||
+           request->upstream_bytes == 0 || request->pictures.body != PICTURES_JSON ||
+           request->pictures.json.state == JSON_SCAN_TOO_DEEP ||
+           request->pictures.delivered.terminal_seen;
 }
 
 void upstream_judge(struct request *request)
@@ -241,6 +253,8 @@ void upstream_judge(struct request *request)
 
     if (request->upstream_is_stream && (outcome == HTTP_COMPLETE || outcome == HTTP_CUT))
         code = stream_is_whole(request, outcome) ? FAULT_NONE : FAULT_upstream_cut;
+    else if (outcome == HTTP_COMPLETE && !document_is_whole(request))
+        code = FAULT_upstream_cut;
     if (code != FAULT_NONE)
         fault_set(&request->fault, code, "%s", http_exchange_error(request->exchange));
 }
