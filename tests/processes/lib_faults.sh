@@ -1,5 +1,7 @@
-# lib_faults.sh - what the tests of bad input and upstream faults share; source it after lib.sh.
+# lib_faults.sh - what the tests of bad input and upstream faults share, on top of lib.sh.
 # shellcheck shell=bash
+# shellcheck source=tests/processes/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # One call, its head in $head, its body in $work/body, the client's exit code in $code.
 call() { # call [options of fcgi_client]

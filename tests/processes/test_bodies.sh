@@ -2,7 +2,7 @@
 # timeout: 60
 # Bad, odd and large request bodies: what passes does so byte for byte, what is refused touches nothing.
 # G3 M16 N7 T01 T04 T08 T09 T20 T22 T23 T24 T27
-. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/processes/lib_faults.sh
 . "$(dirname "$0")/lib_faults.sh"
 begin
 start_upstream -d size=500
@@ -41,7 +41,7 @@ refused() {
     expect "$what: requests" "$(upstream_stat requests)" 0
     nothing_in_use || fail "$what: a slot is in use"
 }
-file() { printf "$@" >"$work/in"; }
+padded() { printf '{"model":"m","messages":[],"user":"%0*d"}' "$1" 0 >"$work/in"; } # padded BYTES
 
 # ---- JSON ----
 n=0
@@ -143,7 +143,7 @@ multipart "no boundary" 'multipart/form-data'
 multipart "boundary too long" "multipart/form-data; boundary=$(printf '%0500d' 0)"
 
 # ---- lengths ----
-file '{"model":"m","messages":[],"user":"%0100000d"}' 0
+padded 100000
 size=$(wc -c <"$work/in")
 for length in '' -1 abc "0x$size" 99999999999999999999999; do
     passes "T20: CONTENT_LENGTH \"$length\"" $chat "$work/in" chat -H "$json" -L "$length"
@@ -166,7 +166,7 @@ refused "over the limit of forms" 413 penstock_body_too_large -p $edits -f "$wor
 all_well "lengths"
 
 # ---- slow bodies ----
-file '{"model":"m","messages":[],"user":"%02000d"}' 0
+padded 2000
 ask -p $images -f "$work/in" -w 400 >"$work/slow" &
 slow=$!
 a_thread_is_busy() { ctl status --json | grep -q '"threads_busy": *[1-9]'; }
@@ -175,11 +175,11 @@ all_well "N7: beside a slow body"
 wait $slow
 contains "M16: slow body" "$(cat "$work/slow")" '^Status: 408'
 contains "M16: slow body" "$(cat "$work/slow")" '"code":"penstock_body_too_slow"'
-file '{"model":"m","messages":[],"user":"%06000d"}' 0
+padded 6000
 passes "M16: slow, but at the least rate" $chat "$work/in" chat -w 3500
 
 # ---- 20 MB that wait for a slot do so in a file ----
-form b1 $(printf '@image[];%s.png ' 1 2 3 4 5 6 7) model=gpt-image-2 >"$work/form"
+form b1 '@image[];'{1,2,3,4,5,6,7}.png model=gpt-image-2 >"$work/form"
 size=$(wc -c <"$work/form")
 spooled() { # the files of our workers that are as long as the body
     local pid
