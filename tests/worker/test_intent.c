@@ -227,13 +227,6 @@ static void text_bytes_leave_out_pictures(void **state)
     assert_false(intent.body_is_json);
 }
 
-static void kinds_have_the_ledgers_names(void **state)
-{
-    (void)state;
-    assert_string_equal(call_kind_name(CALL_CHAT), "chat");
-    assert_string_equal(call_kind_name(CALL_OTHER), "other");
-}
-
 /* P9: the bound here only keeps a quadratic reader out; make bench has the figure. */
 static void P9_twenty_megabytes_of_base64(void **state)
 {
@@ -265,7 +258,6 @@ int main(void)
         cmocka_unit_test(image_models_match_behind_any_prefix),
         cmocka_unit_test(long_models_are_cut),
         cmocka_unit_test(text_bytes_leave_out_pictures),
-        cmocka_unit_test(kinds_have_the_ledgers_names),
         cmocka_unit_test(P9_twenty_megabytes_of_base64),
     };
 

@@ -51,7 +51,7 @@ static const char *fields(const char *type, const char *body, size_t first, size
 #define FIELD(name) "Content-Disposition: form-data; name=\"" name "\"\r\n\r\n"
 #define FILE_PART(name, file)                                                                      \
     "Content-Disposition: form-data; name=\"" name "\"; " file "\r\nContent-Type: "                \
-                                                               "image/png\r\n\r\n"
+    "image/png\r\n\r\n"
 
 static const struct {
     const char *type, *body, *expected;
@@ -65,16 +65,17 @@ static const struct {
     {TYPE, "--XyZ\r\n" FIELD("a") "--Xy\r\n--XyZ--", "a=--Xy; 1 ended"},
     /* T01, T06: files under all names, text behind them */
     {TYPE,
-     "--XyZ\r\n" FILE_PART("image[]", "filename=\"a.png\"") "\x89PNG\r\n\x1a\n\r\n--"
-                                                            "XyZ\r\n" FILE_PART(
-                                                                "mask",
-                                                                "filename=\"m.png\"") "M\r\n--"
-                                                                                      "XyZ\r"
-                                                                                      "\n" FIELD("m"
-                                                                                                 "o"
-                                                                                                 "d"
-                                                                                                 "e"
-                                                                                                 "l") "m\r\n--XyZ--\r\n",
+     "--XyZ\r\n" FILE_PART(
+         "image[]",
+         "filename=\"a.png\"") "\x89PNG\r\n\x1a\n\r\n--"
+                               "XyZ\r\n" FILE_PART(
+                                   "mask", "filename=\"m.png\"") "M\r\n--"
+                                                                 "XyZ\r"
+                                                                 "\n" FIELD("m"
+                                                                            "o"
+                                                                            "d"
+                                                                            "e"
+                                                                            "l") "m\r\n--XyZ--\r\n",
      "model=m; 3 ended"},
     /* T04: file names that bite */
     {TYPE, "--XyZ\r\n" FILE_PART("model", "filename=\"a\\\"; name=\\\"b.png\"") "x\r\n--XyZ--",
