@@ -45,14 +45,11 @@ static uint32_t *waiting_of_layout(struct core_area *core)
     return &core->waiting_by_layout[LAYOUT_VERSION % LAYOUTS_MAX];
 }
 
-struct arrival {
-    uint64_t seq;
-    uint32_t place;
-};
+_Static_assert(PLACES_MAX <= UINT16_MAX, "places are sorted by 16-bit indices");
 
-/* Shell sort: in place, since qsort may allocate and nothing may be waited for under the lock. Gaps
- * 3k + 1 (Knuth, The Art of Computer Programming, 5.2.1). */
-static void sort_by_arrival(struct arrival *arrivals, size_t count)
+/* Shell sort of places by arrival: in place, since qsort may allocate and nothing may be waited for
+ * under the lock. Gaps 3k + 1 (Knuth, The Art of Computer Programming, 5.2.1). */
+static void sort_by_arrival(const struct layout_area *layout, uint16_t *places, size_t count)
 {
     size_t gap = 1;
 
@@ -60,19 +57,22 @@ static void sort_by_arrival(struct arrival *arrivals, size_t count)
         gap = gap * 3 + 1;
     for (; gap > 0; gap /= 3) {
         for (size_t i = gap; i < count; i++) {
-            struct arrival moved = arrivals[i];
+            uint16_t moved = places[i];
+            uint64_t seq = layout->places[moved].record.arrival_seq;
             size_t at = i;
 
-            for (; at >= gap && arrivals[at - gap].seq > moved.seq; at -= gap)
-                arrivals[at] = arrivals[at - gap];
-            arrivals[at] = moved;
+            for (; at >= gap && layout->places[places[at - gap]].record.arrival_seq > seq;
+                 at -= gap)
+                places[at] = places[at - gap];
+            places[at] = moved;
         }
     }
 }
 
+/* The indices lie on the stack: thread-local memory would be paid by every request thread. */
 void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
 {
-    static _Thread_local struct arrival waiting[PLACES_MAX];
+    uint16_t waiting[PLACES_MAX];
     size_t count = 0;
 
     layout->queue_head = layout->queue_tail = layout->free_head = NO_INDEX;
@@ -83,11 +83,11 @@ void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
         if (atomic_load(&row->state) == PLACE_FREE)
             push_free(layout, i);
         else if (atomic_load(&row->state) == PLACE_WAITING)
-            waiting[count++] = (struct arrival){.seq = row->record.arrival_seq, .place = i};
+            waiting[count++] = (uint16_t)i;
     }
-    sort_by_arrival(waiting, count);
+    sort_by_arrival(layout, waiting, count);
     for (size_t i = 0; i < count; i++)
-        append(layout, waiting[i].place);
+        append(layout, waiting[i]);
     *waiting_of_layout(core) = layout->waiting;
     layout->lists_ready = 1;
 }

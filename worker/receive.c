@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "shared/counters.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #define READ_BYTES 65536
+#define SMALL_READ_BYTES 4096
 
 static bool is_multipart(const char *content_type)
 {
@@ -54,13 +56,11 @@ static enum step_result reject_size(struct request *request)
     return STEP_FAULT;
 }
 
-static enum step_result read_body(struct request *request)
+/* Read to the body's end, in pieces of at most size bytes. */
+static enum step_result read_pieces(struct request *request, char *bytes, size_t size)
 {
-    char bytes[READ_BYTES];
     int64_t limit = body_limit(request);
 
-    if (request->announced_bytes > limit)
-        return reject_size(request);
     for (;;) {
         int64_t now_ns = clock_monotonic_ns();
         int64_t until_ns = body_deadline_ns(request);
@@ -68,7 +68,7 @@ static enum step_result read_body(struct request *request)
 
         if (now_ns >= until_ns)
             return reject(request, FAULT_body_too_slow);
-        got = fastcgi_read(request->fcgi, bytes, sizeof bytes, clock_poll_ms(now_ns, until_ns));
+        got = fastcgi_read(request->fcgi, bytes, size, clock_poll_ms(now_ns, until_ns));
         if (got == 0)
             break;
         if (got == -2)
@@ -90,6 +90,26 @@ static enum step_result read_body(struct request *request)
     if (request->announced_bytes >= 0 && request->announced_bytes != request->body.bytes)
         return reject(request, FAULT_body_incomplete);
     return STEP_NEXT;
+}
+
+/* A large frame is paid by every request and stays in memory with every thread: only small bodies are
+ * read over the stack. */
+static enum step_result read_body(struct request *request)
+{
+    char small[SMALL_READ_BYTES];
+    enum step_result result;
+    char *large;
+
+    if (request->announced_bytes > body_limit(request))
+        return reject_size(request);
+    if (request->announced_bytes >= 0 && request->announced_bytes <= (int64_t)sizeof small)
+        return read_pieces(request, small, sizeof small);
+    large = malloc(READ_BYTES);
+    if (!large)
+        return reject(request, FAULT_out_of_memory);
+    result = read_pieces(request, large, READ_BYTES);
+    free(large);
+    return result;
 }
 
 /* A body whose intent cannot be read must not slip past an active gate. */

@@ -168,7 +168,7 @@ static void write_status(const struct visit *visit, const struct snapshot *snaps
 static void answer_from_snapshot(const struct visit *visit,
                                  void (*write)(const struct visit *, const struct snapshot *))
 {
-    static _Thread_local struct snapshot snapshot;
+    struct snapshot snapshot;
 
     if (!snapshot_take(&snapshot, visit->house->gate, clock_monotonic_ns())) {
         refuse(visit, 503, "The monitor is out of memory.");
