@@ -144,8 +144,7 @@ char *const *fastcgi_params(const struct fastcgi *fcgi)
     return fcgi->request.envp ? fcgi->request.envp : none;
 }
 
-/* ---- reading
- * -------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 static void set_read_timeout(struct fastcgi *fcgi, int64_t timeout_ms)
 {
@@ -217,8 +216,7 @@ ssize_t fastcgi_read(struct fastcgi *fcgi, char *bytes, size_t size, int64_t tim
     return got > 0 ? (ssize_t)got : results[fcgi->body];
 }
 
-/* ---- is anybody there?
- * ---------------------------------------------------------------------------- */
+/* ---- is anybody there? --------------------------------------------------------------------- */
 
 int fastcgi_fd(const struct fastcgi *fcgi)
 {
@@ -288,8 +286,7 @@ bool fastcgi_client_gone(struct fastcgi *fcgi)
     return fcgi->aborted || n == 0;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 /* Pieces of one or more records: even ones are headers, odd ones content. */
 struct pieces {
@@ -462,8 +459,7 @@ uint64_t fastcgi_sent_bytes(const struct fastcgi *fcgi)
     return fcgi->sent_bytes;
 }
 
-/* ---- accepting
- * ------------------------------------------------------------------------------------ */
+/* ---- accepting ----------------------------------------------------------------------------- */
 
 static bool is_exhausted(int error)
 {

@@ -1,13 +1,14 @@
 /*
  * http_client.c - exchanges with upstreams over libcurl; see http_client.h.
  *
- * The loop is our own (curl_multi_socket_action under one poll): curl_multi_poll and _perform ask the
- * kernel three times where once is enough.
+ * The loop is our own (curl_multi_socket_action under one poll): curl_multi_poll and _perform ask
+ * the kernel three times where once is enough.
  *
- * M12, no request is ever sent twice: libcurl does so by itself when a kept connection turns out dead.
- * It announces every sending through its pre-request callback, and before_sending refuses all but the
- * first unless nothing at all of the first had left. So a small body may lie in memory for libcurl
- * (head and body leave in one send); a large one is read through a callback that cannot rewind.
+ * M12, no request is ever sent twice: libcurl does so by itself when a kept connection turns out
+ * dead. It announces every sending through its pre-request callback, and before_sending refuses all
+ * but the first unless nothing at all of the first had left. So a small body may lie in memory for
+ * libcurl (head and body leave in one send); a large one is read through a callback that cannot
+ * rewind.
  */
 #include "worker/http_client.h"
 
@@ -58,13 +59,13 @@ bool http_init_process(void)
     easy = curl_easy_init();
     if (!easy)
         return false;
-    if (curl_easy_getinfo(easy, CURLINFO_CAINFO, &path) == CURLE_OK && path)
-        system_ca_file = path; /* a constant of the library */
+    (void)curl_easy_getinfo(easy, CURLINFO_CAINFO, &path);
+    system_ca_file = path ? path : system_ca_file; /* a constant of the library */
     curl_easy_cleanup(easy);
     return true;
 }
 
-/* ---- what libcurl calls ----------------------------------------------------------------------------- */
+/* ---- what libcurl calls -------------------------------------------------------------------- */
 
 static size_t on_header_line(char *bytes, size_t size, size_t count, void *context)
 {
@@ -139,12 +140,11 @@ static size_t give_body(char *bytes, size_t size, size_t count, void *context)
 static int before_sending(void *context, char *to, char *from, int to_port, int from_port)
 {
     struct http_exchange *exchange = context;
-    long sent_bytes = 0;
+    long sent_bytes = 1;
 
     (void)to, (void)from, (void)to_port, (void)from_port;
-    if (exchange->sent &&
-        (curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &sent_bytes) != CURLE_OK ||
-         sent_bytes > 0)) {
+    curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &sent_bytes);
+    if (exchange->sent && sent_bytes > 0) {
         exchange->sent_twice = true;
         return CURL_PREREQFUNC_ABORT;
     }
@@ -199,7 +199,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *context)
     return 0;
 }
 
-/* ---- clients -------------------------------------------------------------------------------- */
+/* ---- clients ------------------------------------------------------------------------------- */
 
 static void free_exchange(struct http_exchange *exchange)
 {
@@ -255,9 +255,10 @@ void http_client_be_idle(struct http_client *client)
     client->woken = false;
 }
 
-/* ---- starting --------------------------------------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------------------------ */
 
-/* What is the same for every request of every handle. */
+/* What is the same for every request of every handle, where it is not the default (TCP_NODELAY is on
+ * and redirects are not followed by default). */
 static const struct {
     CURLoption option;
     long value;
@@ -265,10 +266,8 @@ static const struct {
     {CURLOPT_NOSIGNAL, 1},
     {CURLOPT_QUICK_EXIT, 1},
     {CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1},
-    {CURLOPT_FOLLOWLOCATION, 0},
     {CURLOPT_PATH_AS_IS, 1},
     {CURLOPT_HTTP_CONTENT_DECODING, 0},
-    {CURLOPT_TCP_NODELAY, 1},
     {CURLOPT_TCP_KEEPALIVE, 1},
     {CURLOPT_TCP_KEEPIDLE, 30},
     {CURLOPT_TCP_KEEPINTVL, 15},
@@ -408,9 +407,7 @@ struct http_exchange *http_exchange_start(struct http_client *client,
 
     if (exchange)
         client->spare = exchange->next;
-    else
-        exchange = new_exchange();
-    if (!exchange)
+    else if (!(exchange = new_exchange()))
         return NULL;
     exchange->client = client;
     reset_exchange(exchange, request, sink);
@@ -436,7 +433,7 @@ void http_exchange_resume(struct http_exchange *exchange)
     exchange->resume = exchange->paused;
 }
 
-/* ---- outcomes --------------------------------------------------------------------------------------- */
+/* ---- outcomes ------------------------------------------------------------------------------ */
 
 static enum http_outcome judge(const struct http_exchange *exchange, CURLcode code)
 {
@@ -488,7 +485,7 @@ void http_exchange_end(struct http_exchange *exchange)
     client->spare = exchange;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------- */
 
 void http_client_wake(struct http_client *client)
 {

@@ -2,8 +2,8 @@
  * http_head.h - collects the head of an upstream's response from the lines as they come.
  *
  * Heads with a status below 200 are read and forgotten. Bounded by HTTP_HEAD_BYTES_MAX and
- * HTTP_HEADERS_MAX (http_client.h). Names and values keep their bytes, order and repetitions; blanks
- * around a value are cut off, folded lines are joined by one space.
+ * HTTP_HEADERS_MAX (http_client.h). Names and values keep their bytes, order and repetitions;
+ * blanks around a value are cut off, folded lines are joined by one space.
  *
  * One thread at a time.
  */

@@ -30,7 +30,8 @@ MUST_CHECK enum http_written http_request_write(const struct http_request *reque
                                                 struct text *text,
                                                 struct http_request_text *ret_places);
 
-/* Read up to size of the left bytes of the body. -1 also when it ends before its announced length. */
+/* Read up to size of the left bytes of the body. -1 also when it ends before its announced length.
+ */
 ssize_t http_request_read_body(const struct http_request *request, char *bytes, size_t size,
                                int64_t left);
 

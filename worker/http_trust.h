@@ -1,6 +1,6 @@
 /*
- * http_trust.h - which certificate authorities an upstream's certificate may come from: the only door
- * to OpenSSL's stores.
+ * http_trust.h - which certificate authorities an upstream's certificate may come from: the only
+ * door to OpenSSL's stores.
  *
  * One store per CA file and process, read at its first use and then shared by every connection: the
  * system's bundle costs 35 ms and 0.9 MB each time it is read.
@@ -14,8 +14,8 @@
 
 #include <stdbool.h>
 
-/* Let the SSL_CTX trust the authorities of ca_file, and no others. False: the file cannot be read or
- * holds none. */
+/* Let the SSL_CTX trust the authorities of ca_file, and no others. False: the file cannot be read
+ * or holds none. */
 MUST_CHECK bool http_trust_apply(void *ssl_ctx, const char *ca_file);
 
 #endif

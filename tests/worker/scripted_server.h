@@ -1,6 +1,6 @@
 /*
- * scripted_server.h - an upstream of a few lines for the tests of worker/http_*.c: a thread that runs
- * one script over a loopback listener.
+ * scripted_server.h - an upstream of a few lines for the tests of worker/http_*.c: a thread that
+ * runs one script over a loopback listener.
  */
 #ifndef TESTS_WORKER_SCRIPTED_SERVER_H
 #define TESTS_WORKER_SCRIPTED_SERVER_H
@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
