@@ -100,6 +100,7 @@ enum fastcgi_accepted request_run(struct request *request)
                               worker->options->penstock.client_stall_timeout_ms);
     if (accepted != FASTCGI_REQUEST)
         return accepted;
+    door_entered(&worker->door, request->thread);
     atomic_fetch_add_explicit(&worker->accepts, 1, memory_order_relaxed);
     request_clear(request);
     for (size_t i = 0; i < LENGTH(steps); i++) {

@@ -12,6 +12,7 @@
 #include "shared/gate.h"
 #include "worker/bell.h"
 #include "worker/client_watch.h"
+#include "worker/door.h"
 #include "worker/fastcgi.h"
 #include "worker/fault.h"
 #include "worker/http_client.h"
@@ -29,9 +30,11 @@
 struct worker {
     const struct options *options;
     struct segment *segment;
+    int32_t pid; /* of this process */
     struct gate gate;
     struct http_pool *pool;
     struct bell bell;
+    struct door door;
     struct spool_limits spool_limits;
     _Atomic int64_t spooled_bytes;
     int listen_fd;
@@ -62,6 +65,7 @@ struct request {
     struct worker *worker;
     struct fastcgi *fcgi;
     struct bell_seat *seat;
+    unsigned thread; /* index of the thread, at the door and at the bell */
 
     /* accept */
     bool accepted; /* there is a request to settle */

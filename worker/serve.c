@@ -27,7 +27,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -69,33 +68,23 @@ void child_ready(const struct child_context *context)
         log_event(LOG_LEVEL_WARNING, "ready_failed", "%s", strerror(errno));
 }
 
-static int make_epoll(const struct worker *worker)
-{
-    struct epoll_event accept = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.fd = worker->listen_fd};
-    struct epoll_event stop = {.events = EPOLLIN, .data.fd = worker->stop_fd};
-    int fd = epoll_create1(EPOLL_CLOEXEC);
-
-    if (fd >= 0 && (epoll_ctl(fd, EPOLL_CTL_ADD, worker->listen_fd, &accept) != 0 ||
-                    epoll_ctl(fd, EPOLL_CTL_ADD, worker->stop_fd, &stop) != 0)) {
-        (void)close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-static void take_requests(struct worker *worker, struct request *request, int epoll_fd)
+static void take_requests(struct worker *worker, struct request *request)
 {
     struct roster_row *row = &segment_core(worker->segment)->roster[worker->gate.self];
+    bool open = true;
 
-    while (!atomic_load(&worker->draining)) {
-        struct epoll_event event;
+    while (open && !atomic_load(&worker->draining)) {
+        enum fastcgi_accepted accepted;
 
-        if (epoll_wait(epoll_fd, &event, 1, -1) != 1 || event.data.fd != worker->listen_fd)
-            continue;
         atomic_fetch_add(&row->threads_busy, 1);
-        if (request_run(request) == FASTCGI_EXHAUSTED)
-            clock_sleep_ns(EXHAUSTED_NAP_NS);
+        accepted = request_run(request);
         atomic_fetch_sub(&row->threads_busy, 1);
+        if (accepted == FASTCGI_REQUEST)
+            door_finished(&worker->door);
+        else if (accepted == FASTCGI_EXHAUSTED)
+            clock_sleep_ns(EXHAUSTED_NAP_NS);
+        else
+            open = door_wait(&worker->door, request->thread);
     }
 }
 
@@ -104,16 +93,15 @@ static void *request_thread(void *argument)
     struct thread_start start = *(struct thread_start *)argument;
     struct worker *worker = &start.server->worker;
     struct request *request = request_new(worker, start.seat);
-    int epoll_fd = make_epoll(worker);
 
     free(argument);
-    if (request && epoll_fd >= 0)
-        take_requests(worker, request, epoll_fd);
-    else
+    if (request) {
+        request->thread = (unsigned)(start.seat - worker->bell.seats);
+        take_requests(worker, request);
+    } else {
         log_event(LOG_LEVEL_ERROR, "thread_failed", "a request thread could not start: %s",
                   strerror(errno));
-    if (epoll_fd >= 0)
-        (void)close(epoll_fd);
+    }
     request_free(request);
     atomic_fetch_sub(&start.server->running, 1);
     return NULL;
@@ -162,6 +150,7 @@ static void begin_drain(struct server *server)
         clock_monotonic_ns() + server->context->options->penstock.stop_timeout_ms * NS_PER_MS;
     if (write(worker->stop_fd, &one, sizeof one) < 0)
         log_event(LOG_LEVEL_ERROR, "stop_failed", "%s", strerror(errno));
+    door_close(&worker->door);
 }
 
 static void cut_running(struct server *server)
@@ -272,7 +261,8 @@ static bool start_all(struct server *server)
 {
     struct worker *worker = &server->worker;
 
-    return bell_start(&worker->bell, &worker->gate, server->thread_count) &&
+    return door_init(&worker->door, worker->listen_fd, worker->stop_fd, server->thread_count) &&
+           bell_start(&worker->bell, &worker->gate, server->thread_count) &&
            (!server->context->options->penstock.ledger ||
             scribe_start(&server->scribe, &worker->gate, server->context->options, false)) &&
            start_threads(server) && refuser_start(&server->refuser, worker);
@@ -287,6 +277,7 @@ int serve_main(const struct child_context *context)
     server.thread_count = (unsigned)options_threads(context->options);
     server.drain_until_ns = CLOCK_NEVER;
     worker->options = context->options;
+    worker->pid = getpid();
     worker->segment = context->segment;
     worker->listen_fd = context->listen_fd;
     if (!set_up(&server) || !start_all(&server)) {
@@ -305,6 +296,7 @@ int serve_main(const struct child_context *context)
     if (server.scribe.running)
         scribe_stop(&server.scribe);
     bell_stop(&worker->bell);
+    door_release(&worker->door);
     gate_resign(&worker->gate, clock_monotonic_ns());
     http_pool_free(worker->pool);
     return EXIT_SUCCESS;

@@ -63,7 +63,7 @@ static void fill_record(const struct request *request, int64_t now_ns, struct ca
         .status = request->status,
         .upstream_status = request->upstream_status,
         .stream = request->upstream_is_stream,
-        .pid = getpid(),
+        .pid = request->worker->pid,
         .attempts = request->attempts,
     };
     (void)text_copy(record->call_id, sizeof record->call_id, request->call_id);
