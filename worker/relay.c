@@ -24,6 +24,30 @@ static bool must_wrap(const struct request *request)
     return request->response == RESPONSE_STREAM && !request->upstream_is_stream;
 }
 
+/* Can the answer follow the head that was sent before it came? One that is encoded, or of another
+ * type, would not be read (a blank or a comment already was). */
+static bool fits_early_head(const struct request *request)
+{
+    switch (request->response) {
+    case RESPONSE_NONE:
+    case RESPONSE_BODY:
+        return true;
+    case RESPONSE_STREAM:
+        return request->pictures.body != PICTURES_IGNORED;
+    case RESPONSE_HEARTBEAT:
+        return request->pictures.body == PICTURES_JSON;
+    }
+    UNREACHABLE();
+}
+
+static void set_misfit(struct request *request)
+{
+    fault_set(&request->fault, FAULT_upstream_bad_answer,
+              "It answered %d with what does not fit the %s that was begun while waiting.",
+              request->upstream_status,
+              request->response == RESPONSE_STREAM ? "stream" : "document");
+}
+
 static bool send_head(struct request *request)
 {
     if (request->response != RESPONSE_NONE)
@@ -83,6 +107,11 @@ static enum step_result finish(struct request *request)
     pictures_end(&request->pictures);
     if (request->fault.code == FAULT_NONE)
         upstream_judge(request);
+    if (request->upstream_bytes == 0 &&
+        (request->response == RESPONSE_HEARTBEAT || must_wrap(request))) {
+        request->committed = false; /* there is still no document: ours can be it */
+        set_misfit(request);
+    }
     if (http_exchange_outcome(request->exchange) != HTTP_COMPLETE)
         upstream_end(request); /* closed before the slot goes */
     give_ticket(request);
@@ -132,6 +161,10 @@ enum step_result relay_step(struct request *request)
     enum upstream_event event = UPSTREAM_PROGRESS;
     bool wrap = must_wrap(request);
 
+    if (!fits_early_head(request)) {
+        set_misfit(request);
+        return finish(request);
+    }
     if (wrap)
         request->held.limit = WRAPPED_BYTES_MAX;
     else if (!commit(request))
