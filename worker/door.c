@@ -106,20 +106,23 @@ static void stand(struct door *door, int post)
 bool door_wait(struct door *door, unsigned thread)
 {
     struct door_thread *self = &door->threads[thread];
+    bool parks;
 
     (void)pthread_mutex_lock(&door->mutex);
     if (self->post < 0 && door->standing < DOORMEN)
         take_post(door, thread);
-    if (self->post < 0 && !atomic_load(&door->closed)) {
+    parks = self->post < 0 && !atomic_load(&door->closed);
+    if (parks) {
         atomic_store(&self->called, 0);
         door->parked[door->parked_count++] = thread;
     }
     (void)pthread_mutex_unlock(&door->mutex);
-    if (self->post < 0)
-        while (!atomic_load(&door->closed) && atomic_load(&self->called) == 0)
-            (void)syscall(SYS_futex, &self->called, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-    if (!atomic_load(&door->closed) && self->post >= 0)
-        stand(door, self->post);
+    /* who calls has given this thread a post before */
+    while (parks && !atomic_load(&door->closed) && atomic_load(&self->called) == 0)
+        (void)syscall(SYS_futex, &self->called, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    if (atomic_load(&door->closed))
+        return false;
+    stand(door, self->post);
     return !atomic_load(&door->closed);
 }
 
