@@ -561,6 +561,7 @@ enum fastcgi_accepted fastcgi_accept(struct fastcgi *fcgi, int listen_fd, int64_
     enum fastcgi_head_state state;
     int one = 1;
 
+    peer.any.sa_family = AF_UNSPEC;
     fastcgi_finish(fcgi);
     fcgi->fd = accept4(listen_fd, &peer.any, &peer_bytes, SOCK_CLOEXEC);
     if (fcgi->fd < 0)

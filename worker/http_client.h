@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define HTTP_HEAD_BYTES_MAX (256 * 1024)
+#define HTTP_HEAD_BYTES_MAX 262144
 #define HTTP_HEADERS_MAX 200
 
 struct http_pool;

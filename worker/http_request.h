@@ -11,7 +11,7 @@
 /* Below libcurl's 64 kB for bodies that leave in one send with the head. */
 #define HTTP_SMALL_BODY_BYTES 32768
 /* Header lines and a small body. */
-#define HTTP_REQUEST_TEXT_MAX (1024 * 1024)
+#define HTTP_REQUEST_TEXT_MAX 1048576
 
 enum http_written {
     HTTP_WRITTEN,
