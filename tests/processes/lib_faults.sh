@@ -29,10 +29,10 @@ expect_refusal() { # expect_refusal WHAT STATUS CODE
 # Has the upstream read exactly so many requests since the last reset?
 expect_requests() { expect "$1: requests at the upstream" "$(upstream_stat requests)" "$2"; }
 
-nothing_in_use() { [ "$(status_number used)" = 0 ]; }
+slots_are_back() { [ "$(status_number used)" = 0 ]; }
 # What every fault must leave behind: nothing held, and a good call works at once.
 all_well() { # all_well WHAT
-    until_true "$1: slots are back" nothing_in_use
+    until_true "$1: slots are back" slots_are_back
     call -p /v1/images/generations -H "$json" -d "$image"
     expect "$1: a good call afterwards" "$code $status" "0 200"
     contains "$1: a good answer afterwards" "$(body)" '"b64_json"'

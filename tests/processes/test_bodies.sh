@@ -30,7 +30,7 @@ passes() {
     contains "$what: bytes at the upstream" "$(curl -s "http://127.0.0.1:$upstream_port/stats?last=1")" \
         "\"sha256\":\"$(sum "$file")\".*\"body_bytes\":$(wc -c <"$file"),"
     expect "$what: kind" "$(row kind)" "$kind"
-    nothing_in_use || fail "$what: a slot is still in use"
+    slots_are_back || fail "$what: a slot is still in use"
 }
 # refused WHAT STATUS CODE [options]: and the upstream hears nothing of it
 refused() {
@@ -39,7 +39,7 @@ refused() {
     call "${@:4}"
     expect_refusal "$what" "$2" "$3"
     expect "$what: requests" "$(upstream_stat requests)" 0
-    nothing_in_use || fail "$what: a slot is in use"
+    slots_are_back || fail "$what: a slot is in use"
 }
 padded() { printf '{"model":"m","messages":[],"user":"%0*d"}' "$1" 0 >"$work/in"; } # padded BYTES
 

@@ -36,7 +36,7 @@ expect_booked() { # expect_booked WHAT outcome|error_code|status|upstream_status
     until_true "$1: is in the ledger" is_booked
     expect "$1: ledger" "$(ledger "select outcome, coalesce(error_code, ''), status, coalesce(upstream_status, 0), images from calls where model_asked = 'gpt-image-$number'")" \
         "${2//|/\\|}"
-    until_true "$1: slots are back" nothing_in_use
+    until_true "$1: slots are back" slots_are_back
 }
 
 # ---- G15: each event when it comes ----

@@ -34,7 +34,7 @@ expect_booked() {
     until_true "$1: is in the ledger" is_booked
     expect "$1: ledger" "$(ledger "select outcome, coalesce(error_code, ''), status, coalesce(upstream_status, 0) from calls where model_asked = '$model'")" \
         "${2//|/\\|}"
-    until_true "$1: slots are back" nothing_in_use
+    until_true "$1: slots are back" slots_are_back
 }
 # The same asked of the upstream itself: the body goes to $work/direct
 direct() { curl -s -H "$json" -H "X-Mock: $1" -d "$document" "http://127.0.0.1:$upstream_port$2" -o "$work/direct" "${@:3}"; }
