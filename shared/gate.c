@@ -59,6 +59,12 @@ void gate_unlock(struct gate *gate)
     lock_give(&core_of(gate)->lock);
 }
 
+/* Own places are passed over when there is no sign of life for long. */
+static void answer_locked(struct gate *gate, int64_t now_ns)
+{
+    layout_of(gate)->answered_ns[gate->self] = now_ns;
+}
+
 bool gate_join(struct gate *gate, struct segment *segment, const struct roster_member *member,
                int64_t now_ns)
 {
@@ -66,6 +72,8 @@ bool gate_join(struct gate *gate, struct segment *segment, const struct roster_m
     gate->self = NO_INDEX;
     gate_lock(gate);
     gate->self = roster_enter_locked(core_of(gate), member, now_ns);
+    if (gate->self != NO_INDEX)
+        answer_locked(gate, now_ns);
     gate_unlock(gate);
     return gate->self != NO_INDEX;
 }
@@ -239,6 +247,7 @@ void gate_arrive(struct gate *gate, const struct gate_call *call, struct gate_an
     *ret_answer = (struct gate_answer){.verdict = GATE_OPEN, .place = NO_INDEX};
     gate_lock(gate);
     if (own_instance(gate)->gate_on && core_of(gate)->limit > 0) {
+        answer_locked(gate, call->now_ns);
         count(gate, COUNTER_image_requests);
         ret_answer->verdict = arrive_locked(gate, call, ret_answer);
     }
@@ -265,7 +274,8 @@ void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_ans
     gate_lock(gate);
     require_own(gate, place);
     atomic_store(&row->rung, 0);
-    row->rung_ns = 0; /* it answers */
+    row->rung_ns = 0;
+    answer_locked(gate, now_ns);
     use = slots_use_locked(core, now_ns);
     ret_answer->in_use = use.used;
     ret_answer->limit = core->limit;
@@ -274,12 +284,13 @@ void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_ans
         grant_locked(gate, place, NO_INDEX, now_ns, use.used);
         ret_answer->verdict = GATE_OPEN;
     } else if (use.free > 0 && !older_layout_waits(core) &&
-               queue_is_first_locked(layout, place, use.free, now_ns)) {
+               queue_is_first_locked(layout, place, now_ns)) {
         held = slots_take_locked(core, gate->self, place, now_ns);
         if (held != NO_INDEX) {
             ret_answer->in_use = use.used + 1;
             grant_locked(gate, place, held, now_ns, ret_answer->in_use);
             ret_answer->verdict = GATE_GRANTED;
+            ring_locked(gate, now_ns); /* those behind that awoke too early */
         }
     }
     gate_unlock(gate);
@@ -386,6 +397,7 @@ void gate_tick(struct gate *gate, int64_t now_ns)
     struct core_area *core = core_of(gate);
 
     gate_lock(gate);
+    answer_locked(gate, now_ns);
     (void)slots_use_locked(core, now_ns); /* finds a removed set, lets leases expire */
     if (core->roster[gate->self].role == PROCESS_WORKER)
         slots_answer_roll_call_locked(core, gate->self);

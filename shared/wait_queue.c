@@ -152,21 +152,19 @@ void queue_free_place_locked(struct core_area *core, struct layout_area *layout,
     push_free(layout, place);
 }
 
-static bool is_silent(const struct place_row *row, int64_t now_ns)
+static bool is_silent(const struct layout_area *layout, const struct place_row *row, int64_t now_ns)
 {
-    return row->rung_ns != 0 && now_ns - row->rung_ns > QUEUE_SILENT_NS;
+    return (row->rung_ns != 0 && now_ns - row->rung_ns > QUEUE_SILENT_NS) ||
+           now_ns - layout->answered_ns[row->owner] > PROCESS_SILENT_NS;
 }
 
-bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, uint32_t free,
-                           int64_t now_ns)
+bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, int64_t now_ns)
 {
-    uint32_t ahead = 0;
-
-    for (uint32_t at = layout->queue_head; at != NO_INDEX && ahead < free;
-         at = layout->places[at].next) {
+    for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next) {
         if (at == place)
             return true;
-        ahead += !is_silent(&layout->places[at], now_ns);
+        if (!is_silent(layout, &layout->places[at], now_ns))
+            return false;
     }
     return false;
 }
@@ -174,7 +172,7 @@ bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, uin
 bool queue_has_answering_locked(const struct layout_area *layout, int64_t now_ns)
 {
     for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
-        if (!is_silent(&layout->places[at], now_ns))
+        if (!is_silent(layout, &layout->places[at], now_ns))
             return true;
     return false;
 }
@@ -203,7 +201,7 @@ unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, u
 
         if (!open && !turn)
             continue;
-        if (!open && !is_silent(row, now_ns))
+        if (!open && !is_silent(layout, row, now_ns))
             turns++;
         if (atomic_load(&row->rung))
             continue;

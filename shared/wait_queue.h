@@ -7,8 +7,10 @@
  *
  * Order (M2): arrival order is grant order among those that answer. Nobody takes for another, since
  * SEM_UNDO is per process: a place whose turn has come is rung, and its own thread takes the slot
- * under the lock, if it is then among the first `free` places. A place that was rung and stays
- * silent for QUEUE_SILENT_NS (its process is stopped) is passed over, and keeps its number.
+ * under the lock, if it is then the first. A place that was rung and stays silent for
+ * QUEUE_SILENT_NS is passed over, and keeps its number; likewise, all at once, the places of a
+ * process that has not been at the gate for PROCESS_SILENT_NS (it is stopped: its tick comes every
+ * 250 ms).
  *
  * All functions: lock held.
  */
@@ -22,6 +24,7 @@
 #include <stdbool.h>
 
 #define QUEUE_SILENT_NS (500 * NS_PER_MS)
+#define PROCESS_SILENT_NS NS_PER_S
 
 /* Build free list and queue from the rows (first use, or a holder died). */
 void queue_rebuild_locked(struct core_area *core, struct layout_area *layout);
@@ -38,9 +41,8 @@ void queue_hold_locked(struct core_area *core, struct layout_area *layout, uint3
 /* Any -> FREE. */
 void queue_free_place_locked(struct core_area *core, struct layout_area *layout, uint32_t place);
 
-/* Is the place among the first `free` that are not silent? */
-bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, uint32_t free,
-                           int64_t now_ns);
+/* Is there nobody before the place who is not silent? */
+bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, int64_t now_ns);
 /* Is anybody waiting who is not silent? */
 bool queue_has_answering_locked(const struct layout_area *layout, int64_t now_ns);
 /* Ring the first `free` places that are not silent, and all that belong to an instance whose gate

@@ -94,9 +94,8 @@ static void only_the_first_are_rung_and_only_once(void **state)
     assert_int_equal(queue_ring_locked(core, layout, 2, 20), 0);
     assert_true(gate_is_rung(&gate, first) && gate_is_rung(&gate, second));
     assert_false(gate_is_rung(&gate, third));
-    assert_true(queue_is_first_locked(layout, second, 2, 20));
-    assert_false(queue_is_first_locked(layout, third, 2, 20));
-    assert_false(queue_is_first_locked(layout, first, 0, 20));
+    assert_true(queue_is_first_locked(layout, first, 20));
+    assert_false(queue_is_first_locked(layout, second, 20));
 }
 
 static void m2_the_silent_do_not_keep_the_others_from_their_turn(void **state)
@@ -110,8 +109,26 @@ static void m2_the_silent_do_not_keep_the_others_from_their_turn(void **state)
     assert_true(queue_has_answering_locked(layout, 10));
     assert_int_equal(queue_ring_locked(core, layout, 1, late_ns), 1);
     assert_true(gate_is_rung(&gate, second));
-    assert_true(queue_is_first_locked(layout, second, 1, late_ns));
-    assert_true(queue_is_first_locked(layout, first, 1, late_ns)); /* it keeps its number */
+    assert_true(queue_is_first_locked(layout, second, late_ns));
+    assert_true(queue_is_first_locked(layout, first, late_ns)); /* it keeps its number */
+}
+
+static void m2_all_places_of_a_silent_process_are_passed_over_at_once(void **state)
+{
+    const uint32_t stopped = gate.self + 1;
+    int64_t late_ns = 10 + PROCESS_SILENT_NS + 1;
+    uint32_t last;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 5; i++)
+        layout->places[join(i)].owner = stopped;
+    last = join(6);
+    layout->answered_ns[stopped] = 10;
+    layout->answered_ns[gate.self] = late_ns;
+    assert_false(queue_is_first_locked(layout, last, late_ns - 1));
+    assert_true(queue_is_first_locked(layout, last, late_ns));
+    (void)queue_ring_locked(core, layout, 1, late_ns);
+    assert_true(gate_is_rung(&gate, last));
 }
 
 #define QUEUE_TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
@@ -123,6 +140,7 @@ int main(void)
         QUEUE_TEST(the_queue_is_found_again_from_rows_in_any_order),
         QUEUE_TEST(many_rows_in_any_order_are_sorted),
         QUEUE_TEST(only_the_first_are_rung_and_only_once),
+        QUEUE_TEST(m2_all_places_of_a_silent_process_are_passed_over_at_once),
         QUEUE_TEST(m2_the_silent_do_not_keep_the_others_from_their_turn),
     };
 
