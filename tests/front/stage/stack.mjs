@@ -63,6 +63,7 @@ class Stack {
         });
         this.url = this.server.url;
         this.port = this.server.port;
+        await until('the ledger is there', () => this.ledger('SELECT count(*) FROM waits').length === 1);
         this.semaphore = (await this.status()).segment.semaphore_id;
     }
 
