@@ -7,6 +7,7 @@ penstockd=$BUILD/penstockd
 penstockctl=$BUILD/penstockctl
 client=$BUILD/tools/fcgi_client
 pids=() # of our own children, in order of start
+semaphores=() mounts=() # to be removed at the end
 work='' upstream_port='' upstream_pid='' master_pid='' gate=''
 
 fail() {
@@ -31,9 +32,8 @@ penstock_pids() {
 }
 
 finish() {
-    local code=$? pid semaphore
+    local code=$? pid semaphore folder
     trap - EXIT
-    semaphore=$(semaphore_id 2>/dev/null)
     for pid in $(penstock_pids); do
         kill -CONT "$pid" 2>/dev/null
         kill -KILL "$pid" 2>/dev/null
@@ -42,16 +42,17 @@ finish() {
         kill -KILL "$pid" 2>/dev/null
         wait "$pid" 2>/dev/null
     done
-    [ -n "$semaphore" ] && ipcrm -s "$semaphore" 2>/dev/null
+    for semaphore in "${semaphores[@]}"; do ipcrm -s "$semaphore" 2>/dev/null; done
+    for folder in "${mounts[@]}"; do umount -l "$folder" 2>/dev/null; done
     rm -f "/dev/shm/penstock-$gate"
     if [ "$code" -ne 0 ] && [ -n "${KEEP_WORK:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
     exit "$code"
 }
 
 until_true() { # until_true WHAT COMMAND...: a condition, not a time; 20 s are the bound against hanging
-    local what=$1
+    local what=$1 end=$((SECONDS + ${TEST_PATIENCE:-20} * ${TEST_TIME_FACTOR:-1}))
     shift
-    for _ in $(seq 400); do
+    while ((SECONDS <= end)); do
         "$@" >/dev/null 2>&1 && return
         sleep 0.05
     done
@@ -94,6 +95,7 @@ start_penstock() {
     master_pid=$!
     pids+=("$master_pid")
     until_true "penstockd answers" ctl ping
+    semaphores+=("$(semaphore_id)")
 }
 
 ctl() { "$penstockctl" -s "unix:$work/status.sock" "$@"; }
@@ -108,6 +110,63 @@ upstream_reset() { curl -s -X POST "http://127.0.0.1:$upstream_port/stats/reset"
 ask() { "$client" -s "$work/penstock.sock" "$@"; }
 image='{"model":"gpt-image-2","prompt":"a weir"}'
 draw() { ask -p /v1/images/generations -H 'Content-Type: application/json' -d "$image" "$@"; }
+
+# ---- load beside the test ----
+declare -A loads=() # name -> pid
+load() { # load NAME [options of fcgi_client]: runs beside the test, its report goes to $work/NAME
+    local name=$1
+    shift
+    "$client" -s "$work/penstock.sock" -H 'Content-Type: application/json' "$@" >"$work/$name" 2>&1 &
+    loads[$name]=$!
+    pids+=("$!")
+}
+load_ends() { # load_ends NAME...: wait for them
+    local name
+    for name in "$@"; do wait "${loads[$name]}"; done
+}
+report() { awk -v want="$2" 'index($0, want " ") == 1 { n = $NF } END { print n + 0 }' "$work/$1"; } # report NAME WORDS
+other_than() { # other_than NAME WORDS...: how many ended otherwise than these lines of the report say
+    local name=$1
+    shift
+    printf '%s\n' "$@" | awk '
+        NR == FNR { want[$0] = 1; next }
+        /^(status [0-9]+|left|broken|refused|late) [0-9]+$/ { n = $NF; sub(/ [0-9]+$/, ""); if (!($0 in want)) sum += n }
+        END { print sum + 0 }' - "$work/$name"
+}
+nothing_lost() { # nothing_lost NAME...: every request of these loads was answered 200, and some were
+    local name
+    for name in "$@"; do
+        expect "$name: requests not answered with 200 ($(tr '\n' ',' <"$work/$name"))" "$(other_than "$name" 'status 200')" 0
+        expect "$name: errors inside answers" "$(report "$name" ended_with_error)" 0
+        [ "$(report "$name" 'status 200')" -gt 0 ] || fail "$name: no request was made"
+    done
+}
+
+# ---- what must hold when all is over ----
+semaphore_value() { ipcs -s -i "$(semaphore_id)" | awk '$1 == "0" && NF == 5 { print $2; exit }'; }
+nothing_in_use() {
+    [ "$(status_number used)" = 0 ] && [ "$(semaphore_value)" = 0 ] && [ "$(status_number held)" = 0 ] &&
+        ctl status --json | grep -q '"queue":{"length":0,'
+}
+grants_in_order() { # within one boot of the segment a later arrival is never granted first (G6)
+    expect "grants out of order" "$(ledger 'select count(*) from (select grant_seq, lag(grant_seq) over
+        (partition by boot order by arrival_seq) as earlier from waits where grant_seq > 0) where earlier > grant_seq')" 0
+}
+ledger_is_whole() { # L5, N8: readable, nothing half-true, every grant is there, every row is closed
+    written() { [ "$(status_number waits_pending)" = 0 ] && [ "$(status_number calls_pending)" = 0 ]; }
+    until_true "the journal is written" written
+    expect "integrity" "$(ledger 'pragma integrity_check')" ok
+    expect "records lost" "$(status_number waits_lost)" 0
+    expect "grants in the ledger" "$(ledger 'select count(*) from waits where grant_seq > 0')" "$(status_number image_granted)"
+    expect "open rows" "$(ledger "select count(*) from waits where state in ('waiting', 'granted')")" 0
+}
+runs_at_once() { # runs_at_once N: so many new image calls run at the same time, and not one more
+    upstream_reset
+    load at_once -p /v1/images/generations -H 'X-Mock: delay_ms=1000,size=100' -d "$image" -c "$1" -n "$1"
+    load_ends at_once
+    nothing_lost at_once
+    expect "calls at once" "$(upstream_stat images_open_max)" "$1"
+}
 
 expect() { # expect WHAT GOT WANTED (a number or an extended regular expression)
     [[ $2 =~ ^($3)$ ]] || fail "$1: wanted $3, got: $2"

@@ -23,8 +23,9 @@
  *   One request: prints its answer (head and body) and exits 0; exit 3 when the connection broke off
  *   before its end record, 4 when it could not connect, 5 on time-out.
  *   Several: prints lines "status N COUNT", "left COUNT", "broken COUNT", "refused COUNT" (no
- *   connection), "late COUNT" (time-out), and "ended_with_error COUNT" for answers whose body has an
- *   error event or object.
+ *   connection), "late COUNT" (time-out), "ended_with_error COUNT" for answers whose body has an
+ *   error event or object, "events COUNT" (lines of event streams that begin with "data: "),
+ *   "completed COUNT" (answers with a completed picture), and "slowest_ms N" of those answered.
  */
 #include "base/clock.h"
 #include "base/parse.h"
@@ -62,7 +63,7 @@ static struct {
 static _Atomic uint64_t next_request;
 static _Atomic uint64_t fates[FATES];
 static _Atomic uint64_t statuses[600];
-static _Atomic uint64_t error_bodies;
+static _Atomic uint64_t error_bodies, event_lines, completed, slowest_ns;
 static int64_t until_ns;
 
 struct answer {
@@ -308,6 +309,29 @@ static int status_of(const struct answer *answer)
     return status < 600 ? (int)status : 0;
 }
 
+static uint64_t occurrences(const char *text, const char *what)
+{
+    uint64_t count = 0;
+
+    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
+        count++;
+    return count;
+}
+
+static void count_answer(const struct answer *answer, int64_t took_ns)
+{
+    const char *text = text_string(&answer->head_and_body);
+    uint64_t slowest = atomic_load(&slowest_ns);
+
+    atomic_fetch_add(&statuses[status_of(answer)], 1);
+    atomic_fetch_add(&error_bodies, strstr(text, "\"error\":{") != NULL);
+    atomic_fetch_add(&event_lines, occurrences(text, "\ndata: "));
+    atomic_fetch_add(&completed, strstr(text, "\nevent: image_generation.completed\n") != NULL);
+    while ((uint64_t)took_ns > slowest &&
+           !atomic_compare_exchange_weak(&slowest_ns, &slowest, (uint64_t)took_ns))
+        continue;
+}
+
 static void *client(void *argument)
 {
     unsigned random = (unsigned)(uintptr_t)argument * 7919U + (unsigned)how.seed;
@@ -316,6 +340,7 @@ static void *client(void *argument)
     text_init(&answer.head_and_body, SIZE_MAX / 2);
     for (;;) {
         uint64_t number = atomic_fetch_add(&next_request, 1);
+        int64_t began_ns = clock_monotonic_ns();
         enum fate fate;
 
         if (until_ns ? clock_monotonic_ns() >= until_ns : number >= how.requests)
@@ -325,11 +350,8 @@ static void *client(void *argument)
         atomic_fetch_add(&fates[fate], 1);
         if (fate == FATE_REFUSED)
             clock_sleep_ns(10 * NS_PER_MS);
-        if (fate != FATE_ANSWERED)
-            continue;
-        atomic_fetch_add(&statuses[status_of(&answer)], 1);
-        if (strstr(text_string(&answer.head_and_body), "\"error\":{"))
-            atomic_fetch_add(&error_bodies, 1);
+        if (fate == FATE_ANSWERED)
+            count_answer(&answer, clock_monotonic_ns() - began_ns);
     }
     text_release(&answer.head_and_body);
     return NULL;
@@ -357,7 +379,9 @@ static int storm(void)
             (void)printf("status %d %llu\n", i, (unsigned long long)statuses[i]);
     for (int i = 1; i < FATES; i++)
         (void)printf("%s %llu\n", names[i], (unsigned long long)fates[i]);
-    (void)printf("ended_with_error %llu\n", (unsigned long long)error_bodies);
+    (void)printf("ended_with_error %llu\nevents %llu\ncompleted %llu\nslowest_ms %llu\n",
+                 (unsigned long long)error_bodies, (unsigned long long)event_lines,
+                 (unsigned long long)completed, (unsigned long long)(slowest_ns / NS_PER_MS));
     return 0;
 }
 
