@@ -275,7 +275,7 @@ $(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
 # fakes: the test's program also needs the fake's object, which comes before the library
 $(patsubst %,$(B)/tests/bin/worker/test_%,accept admission heartbeat receive respond route upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
-$(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
+$(FUZZERS:%=$(B)/tests/bin/fuzz/%): $(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@

@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum json_scan_state state = scan_all(json, size - 1, size, &whole);
 
     REQUIRE(scan_all(json, size - 1, 1, &cut) == state && cut == whole);
-    REQUIRE(scan_all(json, size - 1, 1 + data[0], &cut) == state && cut == whole);
+    REQUIRE(scan_all(json, size - 1, 1U + data[0], &cut) == state && cut == whole);
     if (has_any_of(json, size - 1, "0123456789-"))
         return 0;
     REQUIRE(!strict_reader_takes(json, size - 1) || state == JSON_SCAN_DONE);
