@@ -20,6 +20,8 @@ void respond_append_own_headers(struct request *request, struct text *head)
     text_printf(head, "x-request-id: %s\r\n", request->call_id);
     if (!request->worker->options->penstock.penstock_headers)
         return;
+    if (request->route) /* a scope of its own name, as in the ledger */
+        text_printf(head, "x-penstock-scope: %s\r\n", request->route->name);
     if (request->source)
         text_printf(head, "x-penstock-source: %s\r\n", request->source->name);
     text_printf(head, "x-penstock-wait-ms: %lld\r\nx-penstock-attempts: %u\r\n",

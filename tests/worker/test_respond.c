@@ -169,6 +169,7 @@ static void what_the_operator_asked_for_is_told(void **state)
     assert_null(header_of(house, "x-penstock-source"));
     house->options.penstock.penstock_headers = true;
     respond_fault(house, FAULT_upstream_connect, -1);
+    assert_string_equal(header_of(house, "x-penstock-scope"), "r");
     assert_string_equal(header_of(house, "x-penstock-source"), "a");
     assert_string_equal(header_of(house, "x-penstock-wait-ms"), "1234");
     assert_string_equal(header_of(house, "x-penstock-attempts"), "2");

@@ -421,7 +421,7 @@ static void what_the_operator_asked_for_is_added(void **state)
     house->request->attempts = 1;
     assert_string_equal(translated(house, &head),
                         "Status: 201\r\nContent-Length: 0\r\nx-request-id: pst_test\r\n"
-                        "x-penstock-source: a\r\nx-penstock-wait-ms: 0\r\n"
+                        "x-penstock-scope: r\r\nx-penstock-source: a\r\nx-penstock-wait-ms: 0\r\n"
                         "x-penstock-attempts: 1\r\n\r\n");
 }
 
