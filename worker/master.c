@@ -39,7 +39,6 @@
 #define CHILDREN_MAX 128
 #define TICK_MS 250
 #define READY_PATIENCE_NS (20 * NS_PER_S)
-#define QUICK_DEATH_NS (2 * NS_PER_S)
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (30 * NS_PER_S)
 #define FAST_STOP_NS (8 * NS_PER_S)
@@ -51,7 +50,7 @@ enum child_kind { CHILD_MONITOR, CHILD_WORKER };
 struct child {
     pid_t pid; /* 0 = not running */
     enum child_kind kind;
-    int64_t started_ns;
+    bool ready;          /* it serves */
     int64_t start_at_ns; /* when to start it (again) */
     int64_t backoff_ns;
 };
@@ -76,7 +75,6 @@ struct master {
     int ready_pipe[2];
     struct child children[CHILDREN_MAX]; /* the monitor first */
     unsigned child_count;
-    unsigned ready;
     enum master_state state;
     int64_t started_ns;
     int64_t stop_until_ns;
@@ -129,7 +127,7 @@ static void start_child(struct master *master, struct child *child, int64_t now_
 
     if (pid == 0)
         live_as_child(master, child->kind);
-    child->started_ns = now_ns;
+    child->ready = false;
     if (pid > 0) {
         child->pid = pid;
         return;
@@ -150,14 +148,13 @@ static void start_due_children(struct master *master, int64_t now_ns)
 static void child_ended(struct master *master, struct child *child, const siginfo_t *info)
 {
     int64_t now_ns = clock_monotonic_ns();
-    bool quick = now_ns - child->started_ns < QUICK_DEATH_NS;
 
     child->pid = 0;
     if (master->state != MASTER_STARTING && master->state != MASTER_SERVING)
         return;
-    if (!quick)
-        child->backoff_ns = 0;
-    else if (child->backoff_ns == 0)
+    /* One that served was killed or met a bad request: the others need it back. One that never came
+     * that far will hardly fare better the next time. */
+    if (child->ready || child->backoff_ns == 0)
         child->backoff_ns = BACKOFF_FIRST_NS;
     else if (child->backoff_ns < BACKOFF_MAX_NS)
         child->backoff_ns *= 2;
@@ -283,14 +280,11 @@ static const char *own_program(const struct master *master)
 
 static void run_again(struct master *master)
 {
-    sigset_t none;
-
     event(master, "reload", "the configuration is good; a new generation starts");
     gate_resign(&master->gate, clock_monotonic_ns());
     activation_keep(&master->listeners);
     seat_keep(master->seat_fd);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Signals stay blocked: one that comes now is for the program that follows. */
     (void)execv(own_program(master), master->arguments->argv);
     log_event(LOG_LEVEL_ERROR, "reload_failed", "cannot run %s: %s", own_program(master),
               strerror(errno));
@@ -353,18 +347,27 @@ static void take_signal(struct master *master)
 
 static void count_ready(struct master *master)
 {
-    char bytes[64];
-    ssize_t got;
+    pid_t pid;
 
-    while ((got = read(master->ready_pipe[0], bytes, sizeof bytes)) > 0)
-        master->ready += (unsigned)got;
+    while (read(master->ready_pipe[0], &pid, sizeof pid) == (ssize_t)sizeof pid)
+        for (unsigned i = 0; i < master->child_count; i++)
+            if (master->children[i].pid == pid)
+                master->children[i].ready = true;
+}
+
+static bool all_are_ready(const struct master *master)
+{
+    for (unsigned i = 0; i < master->child_count; i++)
+        if (!master->children[i].ready)
+            return false;
+    return true;
 }
 
 static void become_ready(struct master *master, int64_t now_ns)
 {
     if (master->state != MASTER_STARTING)
         return;
-    if (master->ready < master->child_count && now_ns - master->started_ns < READY_PATIENCE_NS)
+    if (!all_are_ready(master) && now_ns - master->started_ns < READY_PATIENCE_NS)
         return;
     master->state = MASTER_SERVING;
     drain_older_generations(master);
@@ -410,8 +413,8 @@ static void run(struct master *master)
         now_ns = clock_monotonic_ns();
         if (look[0].revents & POLLIN)
             take_signal(master);
-        reap(master);
         count_ready(master);
+        reap(master);
         become_ready(master, now_ns);
         tell_status(master, now_ns);
         tell_watchdog(master, now_ns);

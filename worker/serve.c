@@ -62,9 +62,10 @@ void serve_exit(int status)
 
 void child_ready(const struct child_context *context)
 {
-    const char byte = 1;
+    const pid_t self = getpid();
 
-    if (context->ready_fd >= 0 && write(context->ready_fd, &byte, 1) != 1)
+    if (context->ready_fd >= 0 &&
+        write(context->ready_fd, &self, sizeof self) != (ssize_t)sizeof self)
         log_event(LOG_LEVEL_WARNING, "ready_failed", "%s", strerror(errno));
 }
 

@@ -19,7 +19,7 @@ struct child_context {
     int status_fd;
     int master_pidfd; /* readable when the master has ended */
     pid_t master_pid;
-    int ready_fd; /* pipe to the master: one byte says that the child serves; -1 = none */
+    int ready_fd; /* pipe to the master: the child's pid says that it serves; -1 = none */
 };
 
 /* The whole life of a worker, from after fork to its exit status. */
