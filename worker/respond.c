@@ -9,6 +9,7 @@
 #include "worker/respond.h"
 
 #include "base/clock.h"
+#include "worker/reason.h"
 
 #include <string.h>
 
@@ -73,8 +74,8 @@ static void send_status(struct request *request)
     fault_append_json(&request->fault, &body);
     text_clear(&request->head);
     text_printf(&request->head,
-                "Status: %d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
-                request->status, body.length);
+                "Status: %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
+                request->status, reason_of(request->status), body.length);
     append_retry_headers(&request->fault, &request->head);
     respond_append_own_headers(request, &request->head);
     text_append_string(&request->head, "\r\n");

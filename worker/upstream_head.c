@@ -1,6 +1,7 @@
 /* upstream_head.c - headers across the gateway; see upstream_head.h. */
 #include "worker/upstream_head.h"
 
+#include "worker/reason.h"
 #include "worker/respond.h"
 
 #include <stdint.h>
@@ -35,6 +36,9 @@ static const char *const dropped_params[] = {
     "HTTP_CF_CONNECTING_IP",
     "HTTP_HTTP2_SETTINGS",
 };
+
+/* Caddy makes one up, empty, for a client that sent none. */
+static const char *const user_agent = "HTTP_USER_AGENT";
 
 /* The same, all that begin so. */
 static const char *const dropped_param_prefixes[] = {"HTTP_X_FORWARDED_", "HTTP_X_PENSTOCK_"};
@@ -138,6 +142,8 @@ static bool add_params(struct request *request)
             is_dropped_param(params[i], length, connection))
             continue;
         if (own_key && names_param(params[i], length, key_params, LENGTH(key_params)))
+            continue;
+        if (equals[1] == '\0' && names_param(params[i], length, &user_agent, 1))
             continue;
         if (request->header_count >= HTTP_HEADERS_MAX - HEADERS_ADDED)
             return false;
@@ -243,7 +249,7 @@ void upstream_head_translate(struct request *request, const struct http_head *he
     text_clear(&request->head);
     /* No Status means 200 (RFC 3875, 6.3.3); some web servers pass the line on as a header. */
     if (head->status != 200)
-        text_printf(&request->head, "Status: %d\r\n", head->status);
+        text_printf(&request->head, "Status: %d %s\r\n", head->status, reason_of(head->status));
     for (size_t i = 0; i < head->header_count; i++) {
         const char *name = head->headers[i].name;
 

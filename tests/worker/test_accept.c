@@ -168,6 +168,22 @@ static void an_empty_content_type_is_none(void **state)
     assert_null(house->request->content_type);
 }
 
+static void a_type_that_caddy_made_up_is_none(void **state)
+{
+    static const char made_up[] = "application/x-www-form-urlencoded";
+    struct house *house = *state;
+
+    fake_fastcgi_param(house->fcgi, "CONTENT_TYPE", made_up);
+    assert_int_equal(accept_target(house, "/v1/x"), STEP_NEXT);
+    assert_string_equal(house->request->content_type, made_up); /* another web server's word */
+    fake_fastcgi_param(house->fcgi, "SERVER_SOFTWARE", "Caddy/v2.6.2");
+    assert_int_equal(accept_target(house, "/v1/x"), STEP_NEXT);
+    assert_null(house->request->content_type);
+    fake_fastcgi_param(house->fcgi, "HTTP_CONTENT_TYPE", made_up);
+    assert_int_equal(accept_target(house, "/v1/x"), STEP_NEXT);
+    assert_string_equal(house->request->content_type, made_up); /* the client's own */
+}
+
 static void websocket_is_told_apart(void **state)
 {
     static const struct {
@@ -282,6 +298,7 @@ int main(void)
         WITH_HOUSE(a_path_has_a_bound),
         WITH_HOUSE(announced_lengths_are_numbers_or_nothing),
         WITH_HOUSE(an_empty_content_type_is_none),
+        WITH_HOUSE(a_type_that_caddy_made_up_is_none),
         WITH_HOUSE(websocket_is_told_apart),
         WITH_HOUSE(a_request_without_method_or_target_is_refused),
         WITH_HOUSE(parameters_have_a_bound),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/worker/requests.h"
+#include "worker/reason.h"
 #include "worker/respond.h"
 
 #include <json-c/json.h>
@@ -82,12 +83,13 @@ static void every_fault_is_a_status_before_anything_was_sent(void **state)
     struct house *house = *state;
 
     for (size_t i = 0; i < LENGTH(codes); i++) {
-        char number[24];
+        char number[64];
 
         if (codes[i] == FAULT_client_gone)
             continue;
         respond_fault(house, codes[i], -1);
-        (void)snprintf(number, sizeof number, "%d", fault_status(codes[i]));
+        (void)snprintf(number, sizeof number, "%d %s", fault_status(codes[i]),
+                       reason_of(fault_status(codes[i])));
         assert_string_equal(header_of(house, "Status"), number);
         assert_int_equal(house->request->status, fault_status(codes[i]));
         assert_string_equal(header_of(house, "Content-Type"), "application/json");

@@ -327,7 +327,7 @@ static void a_documents_head_keeps_status_headers_and_length(void **state)
     };
 
     assert_string_equal(translated(*state, &head),
-                        "Status: 429\r\nContent-Type: application/json\r\n"
+                        "Status: 429 Too Many Requests\r\nContent-Type: application/json\r\n"
                         "openai-processing-ms: 12\r\nx-ratelimit-remaining-requests: 9\r\n"
                         "retry-after: 3\r\nLocation: https://a.example/jobs/1\r\n"
                         "Link: <a>\r\nLink: <b>\r\nContent-Encoding: gzip\r\n"
@@ -360,7 +360,7 @@ static void without_a_length_none_is_told(void **state)
 {
     const struct http_head head = {.status = 503, .content_length = -1};
 
-    assert_string_equal(translated(*state, &head), "Status: 503\r\nx-request-id: pst_test\r\n\r\n");
+    assert_string_equal(translated(*state, &head), "Status: 503 Service Unavailable\r\nx-request-id: pst_test\r\n\r\n");
 }
 
 /* Both ids are told, and ours is the one the client is asked for. */
@@ -372,7 +372,7 @@ static void the_upstreams_request_id_gets_another_name(void **state)
 
     assert_string_equal(
         translated(*state, &head),
-        "Status: 404\r\nx-upstream-request-id: req_1\r\nx-request-id: pst_test\r\n\r\n");
+        "Status: 404 Not Found\r\nx-upstream-request-id: req_1\r\nx-request-id: pst_test\r\n\r\n");
 }
 
 static void what_is_the_upstreams_own_stops_here(void **state)
@@ -420,7 +420,7 @@ static void what_the_operator_asked_for_is_added(void **state)
     house->options.penstock.penstock_headers = true;
     house->request->attempts = 1;
     assert_string_equal(translated(house, &head),
-                        "Status: 201\r\nContent-Length: 0\r\nx-request-id: pst_test\r\n"
+                        "Status: 201 Created\r\nContent-Length: 0\r\nx-request-id: pst_test\r\n"
                         "x-penstock-scope: r\r\nx-penstock-source: a\r\nx-penstock-wait-ms: 0\r\n"
                         "x-penstock-attempts: 1\r\n\r\n");
 }
