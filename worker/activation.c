@@ -101,6 +101,9 @@ static bool set_owner(const char *path, const struct options *options, struct te
     return true;
 }
 
+/* Made under another name and then put in the place of the old one, so that at no time a client finds
+ * no socket, or one that is not yet its group's. The old one may still be served by an orphaned
+ * generation, which takes what stands in its backlog. */
 static int listen_unix(const char *path, const struct options *options, struct text *why)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -108,20 +111,22 @@ static int listen_unix(const char *path, const struct options *options, struct t
 
     if (fd < 0)
         goto fail;
-    if (!text_copy(address.sun_path, sizeof address.sun_path, path)) {
+    if (snprintf(address.sun_path, sizeof address.sun_path, "%s.new", path) >=
+        (int)sizeof address.sun_path) {
         errno = ENAMETOOLONG;
         goto fail;
     }
-    /* An orphaned generation may still serve what stands in the old socket's backlog. */
-    if (unlink(path) != 0 && errno != ENOENT)
+    if (unlink(address.sun_path) != 0 && errno != ENOENT)
         goto fail;
     if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, BACKLOG) != 0)
         goto fail;
-    if (!set_owner(path, options, why)) {
+    if (!set_owner(address.sun_path, options, why)) {
+        (void)unlink(address.sun_path);
         (void)close(fd);
         return -1;
     }
-    return fd;
+    if (rename(address.sun_path, path) == 0)
+        return fd;
 
 fail:
     text_printf(why, "cannot listen on unix:%s: %s", path, strerror(errno));
