@@ -47,3 +47,8 @@ row() { # row COLUMNS
 }
 
 memory_kb() { sed -n "s/^$2:[[:space:]]*\([0-9]*\) kB/\1/p" "/proc/$1/status"; } # memory_kb PID VmHWM|RssAnon
+
+# Sanitizers keep what was freed and shadow the rest: bounds on memory mean nothing then.
+expect_memory_below() { # expect_memory_below WHAT GROWN_KB BOUND_KB
+    ldd "$penstockd" | grep -q 'lib[at]san' || [ "$2" -lt "$3" ] || fail "$1: $2 kB of memory, at most $3 were expected"
+}

@@ -201,7 +201,7 @@ big=$!
 waiting_is() { [ "$(ledger 'select count(*) from show_queue')" = "$1" ]; }
 until_true "the upload waits" waiting_is 1
 grown=$(($(anonymous) - before))
-[ "$grown" -lt 4096 ] || fail "T24: a waiting upload of $size bytes holds $grown kB of memory"
+expect_memory_below "T24: a waiting upload of $size bytes" "$grown" 4096
 if [ "$(id -u)" = 0 ]; then expect "it lies in a file" "$(spooled | wc -l)" 1; fi
 expect "the file has no name" "$(find "$work" -maxdepth 1 -name 'spool*' | wc -l)" 0
 wait $holder $big
