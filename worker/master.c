@@ -293,11 +293,18 @@ static void run_again(struct master *master)
 
 static void finish_reload(struct master *master, const siginfo_t *info)
 {
+    bool good = info->si_code == CLD_EXITED && info->si_status == 0;
+
     master->tester = 0;
-    if (info->si_code == CLD_EXITED && info->si_status == 0)
+    /* The program that follows could not find it, and must not make a second one. */
+    if (good && !segment_is_linked(&master->segment))
+        event(master, "reload_refused",
+              "the shared memory's name was removed: stop Penstock and start it again");
+    else if (good)
         run_again(master);
-    event(master, "reload_refused",
-          "the configuration has errors (see above); the old one goes on");
+    else
+        event(master, "reload_refused",
+              "the configuration has errors (see above); the old one goes on");
     activation_notify("READY=1");
 }
 
@@ -447,28 +454,35 @@ static bool block_signals(struct master *master)
     return master->signal_fd >= 0 && pipe2(master->ready_pipe, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
-static bool join_segment(struct master *master, struct text *why)
+static bool attach_segment(struct master *master, struct text *why)
 {
     const struct options *options = master->options;
     const struct segment_place place = {
         .gate = options->image.gate,
         .runtime_directory = options->penstock.runtime_directory,
     };
+
+    return segment_attach(&master->segment, &place, why) &&
+           segment_join_instance(&master->segment, options->penstock.state_directory,
+                                 clock_wall_ms(), why);
+}
+
+/* From now on the workers of a killed master know that they are followed, and drain. */
+static bool begin_generation(struct master *master, struct text *why)
+{
+    const struct options *options = master->options;
     const struct gate_limits limits = {
         .limit = (uint32_t)options->image.max_concurrent_requests,
         .max_waiting = (uint32_t)options->image.max_waiting_requests,
         .on = options->image.active,
     };
-    struct roster_member member = {.role = PROCESS_MASTER};
-    struct instance_row *instance;
+    struct instance_row *instance = segment_instance(&master->segment);
+    const struct roster_member member = {
+        .role = PROCESS_MASTER,
+        .instance = master->segment.instance,
+        .generation = instance->generation + 1,
+    };
 
-    if (!segment_attach(&master->segment, &place, why) ||
-        !segment_join_instance(&master->segment, options->penstock.state_directory, clock_wall_ms(),
-                               why))
-        return false;
-    instance = segment_instance(&master->segment);
-    member.instance = master->segment.instance;
-    member.generation = instance->generation + 1;
     if (!gate_join(&master->gate, &master->segment, &member, clock_monotonic_ns())) {
         text_append_string(why, "the gate's roster of processes is full");
         return false;
@@ -513,8 +527,9 @@ static bool set_up(struct master *master, struct text *why)
         return false;
     }
     master->seat_fd = seat_take(options->penstock.state_directory, why);
-    if (master->seat_fd < 0 || !activation_listen(options, &master->listeners, why) ||
-        !join_segment(master, why))
+    /* What can be refused comes before what takes the sockets from those that still serve. */
+    if (master->seat_fd < 0 || !attach_segment(master, why) ||
+        !activation_listen(options, &master->listeners, why) || !begin_generation(master, why))
         return false;
     master->context.options = options;
     master->context.segment = &master->segment;
