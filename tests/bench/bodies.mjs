@@ -2,12 +2,12 @@
 // intent is read and the pictures of the answers are counted.
 import { direct, floor, gateway, haveGateway, havePenstock, penstock, server } from './chains.mjs';
 import { interleave, measure } from './measure.mjs';
-import { number, over, ratio } from './report.mjs';
+import { medianOf, number, over, ratio } from './report.mjs';
 
 function chains({ place, quick }) {
     const list = [direct(place), server(place, 'nginx')];
-    if (!quick) list.push(server(place, 'haproxy'), server(place, 'apache'), server(place, 'caddy'));
-    if (!quick && haveGateway) list.push(gateway(place));
+    if (!quick) list.push(...['haproxy', 'apache', 'caddy'].map((name) => Object.assign(server(place, name), { rounds: 3 })));
+    if (!quick && haveGateway) list.push(Object.assign(gateway(place), { rounds: 3 }));
     list.push(floor(place, 'nginx'));
     if (havePenstock) list.push(penstock(place, 'nginx'));
     return list;
@@ -24,7 +24,7 @@ async function table(bench, key, title, bytes, args) {
         return measure(chain, place.upstream, args(chain.slow ? 8 : quick ? 40 : 80), { sampleMs: 40, every: true });
     }, { fresh: true });
     report.keep(key, records);
-    report.table(`${title} (median of ${rounds}, a fresh start each time)`,
+    report.table(`${title}; a fresh start each time (${medianOf(records)})`,
         ['chain', 'MB/s', 'p50 ms', 'CPU s per GB', '/ floor', 'own PSS growth, MB per call in flight', 'failed', 'other load %'],
         Object.entries(records).map(([name, runs]) => [name,
             number(over(runs, (r) => bytes(r) / r.seconds / 1e6), 0), number(over(runs, (r) => r.latency_ms.p50), 1),

@@ -58,8 +58,8 @@ async function waiters(bench) {
             image: { max_waiting_requests: size + 8 },
         }),
         peer: floor(bench.place, 'nginx', { workers: size + 40 }),
-        args: (share) => ['-u', '/v1/images/generations', '-c', size + 8, '-n', Math.max(size * 2, 2000) * share, '-d', 30, '-b', picture(10)],
-        floorArgs: (share) => ['-u', '/v1/images/generations', '-c', size + 8, '-n', Math.max(size * 2, 2000) * share, '-d', 30,
+        args: (share) => ['-u', '/v1/images/generations', '-c', size + 8, '-n', Math.max(size * 2, 1000) * share, '-d', 30, '-b', picture(10)],
+        floorArgs: (share) => ['-u', '/v1/images/generations', '-c', size + 8, '-n', Math.max(size * 2, 1000) * share, '-d', 30,
             '-b', picture(Math.round((size + 8) * 1.25))],
     }));
     await table(bench, 'waiters', 'image calls waiting at 8 slots', sizes, 100);

@@ -54,6 +54,13 @@ export class Report {
     }
 }
 
+// "median of 5", and what else there was.
+export function medianOf(records) {
+    const counts = Object.values(records).map((runs) => runs.length);
+    const most = Math.max(...counts), least = Math.min(...counts);
+    return `median of ${most}${least < most ? `; of ${least} for peers that decide nothing` : ''}`;
+}
+
 // Median over rounds of a figure; of a ratio or a difference to another chain in the same round.
 export const over = (rounds, figure) => median(rounds.map(figure));
 export const ratio = (rounds, others, figure) =>
