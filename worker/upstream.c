@@ -160,8 +160,20 @@ static struct deadline next_deadline(const struct request *request)
     return deadline;
 }
 
+/* Its last event was read, so it is whole however the connection ends. Of pictures there may be several,
+ * each with an event that says so. */
+static bool stream_has_ended(const struct request *request)
+{
+    const struct delivered *delivered = &request->pictures.delivered;
+
+    return request->upstream_is_stream && delivered->terminal_seen &&
+           (delivered->error_seen || request->reader.intent.endpoint != ENDPOINT_IMAGES);
+}
+
 static enum upstream_event give_up(struct request *request, enum fault_code code)
 {
+    if (stream_has_ended(request))
+        return UPSTREAM_FINISHED; /* it is only the connection that lingers */
     fault_set(&request->fault, code, "%s", "");
     return UPSTREAM_FAILED;
 }
@@ -212,16 +224,16 @@ enum upstream_event upstream_run(struct request *request)
     }
 }
 
-/* An event stream that ends without its last event, by nothing but a closed connection, was cut
- * (N4); one whose last event was read is whole however the connection ends. Not of one that is
- * encoded: it is not read, and its own end tells. */
+/* An event stream that ends without its last event, by nothing but a closed connection, was cut (N4).
+ * Not one that is encoded: it is not read, and its own end tells. */
 static bool stream_is_whole(const struct request *request, enum http_outcome outcome)
 {
-    if (request->pictures.delivered.terminal_seen)
+    if (stream_has_ended(request))
         return true;
     return outcome == HTTP_COMPLETE &&
-           !(request->upstream_by_close && request->pictures.body == PICTURES_SSE &&
-             request->reader.intent.endpoint != ENDPOINT_OTHER);
+           (!request->upstream_by_close || request->pictures.body != PICTURES_SSE ||
+            request->pictures.delivered.terminal_seen ||
+            request->reader.intent.endpoint == ENDPOINT_OTHER);
 }
 
 /* The same of a document: where only the closed connection says that it is over, its JSON must be.
@@ -251,7 +263,8 @@ void upstream_judge(struct request *request)
     enum http_outcome outcome = http_exchange_outcome(request->exchange);
     enum fault_code code = faults[outcome];
 
-    if (request->upstream_is_stream && (outcome == HTTP_COMPLETE || outcome == HTTP_CUT))
+    if (request->upstream_is_stream &&
+        (outcome == HTTP_COMPLETE || outcome == HTTP_CUT || outcome == HTTP_RUNNING))
         code = stream_is_whole(request, outcome) ? FAULT_NONE : FAULT_upstream_cut;
     else if (outcome == HTTP_COMPLETE && !document_is_whole(request))
         code = FAULT_upstream_cut;
