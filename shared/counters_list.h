@@ -13,7 +13,7 @@ COUNTER(image_refused_queue_timeout, counter, "image calls refused because their
 COUNTER(image_left_queue, counter, "image calls whose client left while waiting")
 COUNTER(image_worker_died, counter, "image calls at the gate whose worker died")
 COUNTER(leases_lost, counter, "background calls whose slot could not be kept because all leases were in use")
-COUNTER(images_delivered, counter, "pictures found in final upstream output")
+COUNTER(images_delivered, counter, "pictures found in final upstream output (those of background work are in the ledger only)")
 COUNTER(tokens_in, counter, "input tokens reported by upstreams")
 COUNTER(tokens_out, counter, "output tokens reported by upstreams")
 COUNTER(bytes_in, counter, "request body bytes received")

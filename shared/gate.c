@@ -335,12 +335,16 @@ void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t 
     gate_unlock(gate);
 }
 
-void gate_end_lease(struct gate *gate, const char *id, int64_t now_ns)
+bool gate_end_lease(struct gate *gate, const char *id, int64_t now_ns)
 {
+    bool ended;
+
     gate_lock(gate);
-    if (lease_end_locked(core_of(gate), id))
+    ended = lease_end_locked(core_of(gate), id);
+    if (ended)
         ring_locked(gate, now_ns);
     gate_unlock(gate);
+    return ended;
 }
 
 void gate_lease_source(struct gate *gate, const char *id, char source[NAME_SIZE])

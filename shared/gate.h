@@ -78,8 +78,8 @@ void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_ans
 struct lease_terms;
 void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
                 const struct lease_terms *terms);
-/* A poll showed that background work ended. */
-void gate_end_lease(struct gate *gate, const char *id, int64_t now_ns);
+/* A poll showed that background work ended; true when there was a lease for it. */
+bool gate_end_lease(struct gate *gate, const char *id, int64_t now_ns);
 /* The source that owns the background work, copied; "" = unknown. */
 void gate_lease_source(struct gate *gate, const char *id, char source[NAME_SIZE]);
 

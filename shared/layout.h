@@ -200,6 +200,9 @@ struct call_record {
     char outcome[24];    /* ok, refused, upstream_error, client_gone, ... */
     char error_code[48]; /* "" = none */
     char image_size[24], image_quality[16], image_format[16];
+    char upstream_id[NAME_SIZE]; /* of background work: what a later poll asks about; "" = none */
+    uint32_t poll;               /* this call only asked: what it shows is booked on the call that
+                                    created the work, once */
 };
 
 /* What the ledger's table "events" knows. */

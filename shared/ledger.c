@@ -37,7 +37,13 @@ static const char *const statement_texts[LEDGER_STATEMENTS] = {
     [LEDGER_PUT_CALL] =
         "INSERT INTO calls VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
         " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30,"
-        " ?31, ?32, ?33, ?34, ?35, ?36, ?37) ON CONFLICT (call_id) DO NOTHING",
+        " ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38) ON CONFLICT (call_id) DO NOTHING",
+    /* Once: a poll of work whose pictures are booked changes nothing. */
+    [LEDGER_BOOK_POLL] =
+        "UPDATE calls SET images = ?2, tokens_in = coalesce(tokens_in, ?3),"
+        " tokens_out = coalesce(tokens_out, ?4), image_tokens_in = coalesce(image_tokens_in, ?5),"
+        " image_tokens_out = coalesce(image_tokens_out, ?6), image_size = ?7, image_quality = ?8,"
+        " image_format = ?9 WHERE upstream_id = ?1 AND images = 0",
     [LEDGER_PUT_EVENT] = "INSERT INTO events VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
     [LEDGER_PUT_CONFIG] = "INSERT OR REPLACE INTO config VALUES (?1, ?2, ?3)",
     [LEDGER_PUT_SOURCE] = "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)",

@@ -269,10 +269,47 @@ bool ledger_put_wait(struct ledger *ledger, const struct wait_record *record)
 /* ---- the other tables ---------------------------------------------------------------------------
  */
 
+/* What a poll shows of finished work belongs to the call that created it (decisions: pictures). */
+static bool book_poll(struct ledger *ledger, const struct call_record *record)
+{
+    struct row row;
+
+    row_begin(&row, ledger, LEDGER_BOOK_POLL);
+    PUT_TEXT(&row, record->upstream_id);
+    put_number(&row, record->images);
+    put_known(&row, record->tokens_in);
+    put_known(&row, record->tokens_out);
+    put_known(&row, record->image_tokens_in);
+    put_known(&row, record->image_tokens_out);
+    PUT_KNOWN_TEXT(&row, record->image_size);
+    PUT_KNOWN_TEXT(&row, record->image_quality);
+    PUT_KNOWN_TEXT(&row, record->image_format);
+    return row_end(&row);
+}
+
+/* The poll's own row: what it showed is not its own. */
+static struct call_record own_part(const struct call_record *poll)
+{
+    struct call_record own = *poll;
+
+    own.images = 0;
+    own.tokens_in = own.tokens_out = own.tokens_cached = own.tokens_reasoning = -1;
+    own.image_tokens_in = own.image_tokens_out = -1;
+    own.image_size[0] = own.image_quality[0] = own.image_format[0] = '\0';
+    own.upstream_id[0] = '\0';
+    own.poll = 0;
+    return own;
+}
+
 bool ledger_put_call(struct ledger *ledger, const struct call_record *record)
 {
     struct row row;
 
+    if (record->poll) {
+        const struct call_record own = own_part(record);
+
+        return (record->images == 0 || book_poll(ledger, record)) && ledger_put_call(ledger, &own);
+    }
     row_begin(&row, ledger, LEDGER_PUT_CALL);
     PUT_TEXT(&row, record->call_id);
     put_time(&row, record->arrived_wall_ms);
@@ -311,6 +348,7 @@ bool ledger_put_call(struct ledger *ledger, const struct call_record *record)
     put_known(&row, record->bytes_in);
     put_known(&row, record->bytes_out);
     put_number(&row, record->pid);
+    PUT_KNOWN_TEXT(&row, record->upstream_id);
     return row_end(&row);
 }
 

@@ -74,7 +74,9 @@ static const char schema_1[] =
     " image_format TEXT,"
     " bytes_in INTEGER,"
     " bytes_out INTEGER,"
-    " pid INTEGER NOT NULL);"
+    " pid INTEGER NOT NULL,"
+    " upstream_id TEXT);"
+    "CREATE INDEX calls_upstream ON calls (upstream_id) WHERE upstream_id IS NOT NULL;"
     "CREATE INDEX calls_arrived ON calls (arrived_at);"
 
     "CREATE TABLE attempts ("

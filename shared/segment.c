@@ -85,6 +85,23 @@ static bool area_fits(const struct segment_area *area, struct text *why)
     return true;
 }
 
+/* /dev/shm is open to all: somebody else's object, or a shorter one, must not be mapped. */
+static bool object_is_ours(const struct segment *segment, size_t size, struct text *why)
+{
+    struct stat status;
+
+    if (fstat(segment->fd, &status) != 0 || status.st_uid != geteuid()) {
+        text_printf(why, "/dev/shm%s belongs to another user", segment->name);
+        return false;
+    }
+    if (status.st_size < (off_t)size) {
+        text_printf(why, "/dev/shm%s is of another version of Penstock: stop its processes first",
+                    segment->name);
+        return false;
+    }
+    return true;
+}
+
 static bool map_object(struct segment *segment, bool create, struct text *why)
 {
     const size_t size = sizeof(struct segment_area);
@@ -109,6 +126,8 @@ static bool map_object(struct segment *segment, bool create, struct text *why)
         text_printf(why, "no room for /dev/shm%s: %s", segment->name, strerror(errno));
         goto fail;
     }
+    if (!object_is_ours(segment, size, why))
+        goto fail;
     at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, 0);
     if (at == MAP_FAILED) {
         text_printf(why, "cannot map /dev/shm%s: %s", segment->name, strerror(errno));

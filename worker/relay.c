@@ -99,7 +99,7 @@ static void give_ticket(struct request *request)
     ticket_give(&request->ticket, end, goes_on ? &terms : NULL);
     if (!goes_on && *delivered->id && is_final_status(delivered->status) &&
         request->worker->options->image.active)
-        gate_end_lease(&request->worker->gate, delivered->id, clock_monotonic_ns());
+        (void)gate_end_lease(&request->worker->gate, delivered->id, clock_monotonic_ns());
 }
 
 static enum step_result finish(struct request *request)

@@ -41,6 +41,12 @@ static int64_t generation_ms(const struct request *request)
     return (last_ns - request->attempt_started_ns) / NS_PER_MS;
 }
 
+/* Does it only ask about work that another call created? */
+static bool is_poll(const struct intent *intent)
+{
+    return intent->endpoint == ENDPOINT_OTHER && strstr(intent->endpoint_name, "{id}");
+}
+
 static void fill_record(const struct request *request, int64_t now_ns, struct call_record *record)
 {
     const struct intent *intent = &request->reader.intent;
@@ -82,6 +88,9 @@ static void fill_record(const struct request *request, int64_t now_ns, struct ca
                     fault_code_text(request->fault.code));
     if (!request->counting)
         return;
+    record->poll = is_poll(intent);
+    if (record->poll || intent->background)
+        (void)text_copy(record->upstream_id, sizeof record->upstream_id, delivered->id);
     record->images = delivered->pictures;
     record->tokens_in = delivered->tokens_in;
     record->tokens_out = delivered->tokens_out;
@@ -102,11 +111,11 @@ static void add_counters(struct request *request, const struct call_record *reco
     counter_add(counters, COUNTER_requests, 1);
     counter_add(counters, outcome_counter(request), 1);
     counter_add(counters, COUNTER_bytes_out, (uint64_t)record->bytes_out);
-    if (record->images > 0)
+    if (record->images > 0 && !record->poll)
         counter_add(counters, COUNTER_images_delivered, record->images);
-    if (record->tokens_in > 0)
+    if (record->tokens_in > 0 && !record->poll)
         counter_add(counters, COUNTER_tokens_in, (uint64_t)record->tokens_in);
-    if (record->tokens_out > 0)
+    if (record->tokens_out > 0 && !record->poll)
         counter_add(counters, COUNTER_tokens_out, (uint64_t)record->tokens_out);
     if (request->attempt_started_ns > 0 && request->last_upstream_ns > 0)
         histogram_add(&counters->upstream_time,

@@ -94,6 +94,36 @@ static void what_is_not_known_is_null(void **state)
                         "ok");
 }
 
+/* decisions: a task's pictures are booked on the call that created it, once. */
+static void a_polls_pictures_are_booked_once_on_the_creating_call_G14(void **state)
+{
+    struct fixture *fixture = *state;
+    struct call_record creating = {.call_id = "pst_1",
+                                   .upstream_id = "resp_9",
+                                   .tokens_in = -1,
+                                   .tokens_out = -1,
+                                   .arrived_wall_ms = ARRIVED_WALL_MS};
+    struct call_record poll = {.upstream_id = "resp_9",
+                               .poll = 1,
+                               .images = 2,
+                               .tokens_in = 7,
+                               .tokens_out = 70,
+                               .arrived_wall_ms = ARRIVED_WALL_MS};
+
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_call(fixture->ledger, &creating));
+    for (int i = 2; i <= 3; i++) {
+        (void)snprintf(poll.call_id, sizeof poll.call_id, "pst_%d", i);
+        assert_true(ledger_put_call(fixture->ledger, &poll));
+    }
+    assert_true(ledger_commit(fixture->ledger));
+    assert_string_equal(ask(fixture, "SELECT images, tokens_in, tokens_out FROM calls"
+                                     " WHERE call_id = 'pst_1'"),
+                        "2|7|70");
+    assert_string_equal(ask(fixture, "SELECT sum(images), sum(tokens_out) FROM calls"), "2|70");
+    assert_string_equal(ask(fixture, "SELECT count(*) FROM calls"), "3");
+}
+
 static void names_cannot_steer_a_terminal(void **state)
 {
     struct fixture *fixture = *state;
@@ -189,6 +219,7 @@ int main(void)
         TEST(every_state_and_refusal_has_its_word),
         TEST(putting_records_again_changes_nothing_M10),
         TEST(what_is_not_known_is_null),
+        TEST(a_polls_pictures_are_booked_once_on_the_creating_call_G14),
         TEST(names_cannot_steer_a_terminal),
         TEST(a_transaction_is_whole_or_not_there_L5),
         TEST(config_and_sources_are_what_is_in_force_now),

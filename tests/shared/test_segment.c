@@ -123,6 +123,36 @@ static void m6_another_namespace_and_m8_another_version_are_refused(void **state
     fixture_close(&other);
 }
 
+static void a_shorter_object_is_never_mapped(void **state)
+{
+    struct segment segment;
+    struct segment other;
+
+    (void)state;
+    assert_true(attach(&segment));
+    assert_int_equal(ftruncate(segment.fd, 4096), 0);
+    assert_false(attach(&other));
+    assert_non_null(strstr(text_string(&why), "another version"));
+    assert_int_equal(ftruncate(segment.fd, sizeof(struct segment_area)), 0);
+    segment_detach(&segment);
+}
+
+static void another_users_object_is_refused(void **state)
+{
+    struct segment segment;
+    struct segment other;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* only root can give a file away */
+    assert_true(attach(&segment));
+    assert_int_equal(fchown(segment.fd, 65534, 65534), 0);
+    assert_false(attach(&other));
+    assert_non_null(strstr(text_string(&why), "another user"));
+    assert_int_equal(fchown(segment.fd, 0, 0), 0);
+    fixture_close(&segment);
+}
+
 static void a_half_made_segment_is_made_again(void **state)
 {
     struct segment segment;
@@ -177,6 +207,8 @@ int main(void)
         SEGMENT_TEST(two_processes_see_the_same),
         SEGMENT_TEST(m9_a_removed_name_never_makes_a_second_truth),
         SEGMENT_TEST(m6_another_namespace_and_m8_another_version_are_refused),
+        SEGMENT_TEST(a_shorter_object_is_never_mapped),
+        SEGMENT_TEST(another_users_object_is_refused),
         SEGMENT_TEST(a_half_made_segment_is_made_again),
         SEGMENT_TEST(an_instance_is_known_by_its_state_directory),
         SEGMENT_TEST(a_gates_name_is_checked),
