@@ -142,22 +142,22 @@ static enum answer query_kernel(struct client_watch *watch, uint32_t *ret_cookie
 void client_watch_begin(struct client_watch *watch, const char *server_addr,
                         const char *server_port, const char *remote_addr, const char *remote_port)
 {
-    struct address local, remote;
+    struct address remote, server;
+    const struct address *local = &remote;
 
     watch->active = false;
     if (!read_address(remote_addr, &remote) || !read_port(remote_port, &watch->remote_port) ||
         !read_port(server_port, &watch->local_port))
         return;
     if (server_addr && *server_addr) {
-        if (!read_address(server_addr, &local) || local.family != remote.family)
+        if (!read_address(server_addr, &server) || server.family != remote.family)
             return;
-    } else if (is_loopback(&remote)) {
-        local = remote;
-    } else {
+        local = &server;
+    } else if (!is_loopback(&remote)) {
         return;
     }
     watch->family = remote.family;
-    memcpy(watch->local, local.bytes, sizeof watch->local);
+    memcpy(watch->local, local->bytes, sizeof watch->local);
     memcpy(watch->remote, remote.bytes, sizeof watch->remote);
     watch->active = query_kernel(watch, watch->cookie) == ANSWER_ESTABLISHED;
 }
