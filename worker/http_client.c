@@ -70,9 +70,7 @@ bool http_init_process(void)
 static size_t on_header_line(char *bytes, size_t size, size_t count, void *context)
 {
     struct http_exchange *exchange = context;
-    struct http_header headers[HTTP_HEADERS_MAX];
     size_t length = size * count;
-    struct http_head head;
 
     exchange->last_byte_ns = clock_monotonic_ns();
     if (exchange->head.state == HTTP_HEAD_FINAL)
@@ -82,12 +80,16 @@ static size_t on_header_line(char *bytes, size_t size, size_t count, void *conte
         if (exchange->first_byte_ns == 0 && exchange->head.status >= 200)
             exchange->first_byte_ns = exchange->last_byte_ns;
         return length;
-    case HTTP_HEAD_FINAL:
+    case HTTP_HEAD_FINAL: {
+        struct http_header headers[HTTP_HEADERS_MAX]; /* zeroed only here, not for each line */
+        struct http_head head;
+
         http_head_reader_result(&exchange->head, headers, &head);
         if (exchange->sink.on_head(exchange->sink.context, &head))
             return length;
         exchange->outcome = HTTP_ABORTED;
         break;
+    }
     case HTTP_HEAD_BAD:
         exchange->outcome = HTTP_BAD_ANSWER;
         exchange->own_error = "the response's head is malformed or too large";

@@ -81,7 +81,7 @@ enum http_written http_request_write(const struct http_request *request, struct 
                                      struct http_request_text *ret_places)
 {
     int64_t left = request->body_bytes;
-    char bytes[8192];
+    char bytes[2048]; /* small: each thread keeps the stack it ever used */
 
     text_clear(text);
     ret_places->line_count = write_lines(request, text);
