@@ -130,6 +130,7 @@ static void a_shorter_object_is_never_mapped(void **state)
 
     (void)state;
     assert_true(attach(&segment));
+    assert_int_equal(semctl(segment_core(&segment)->semaphore_id, 0, IPC_RMID), 0);
     assert_int_equal(ftruncate(segment.fd, 4096), 0);
     assert_false(attach(&other));
     assert_non_null(strstr(text_string(&why), "another version"));
