@@ -308,8 +308,9 @@ static struct http_exchange *new_exchange(void)
         return NULL;
     text_init(&exchange->text, HTTP_REQUEST_TEXT_MAX);
     http_head_reader_init(&exchange->head);
+    exchange->lines = calloc(HTTP_LINES_MAX, sizeof *exchange->lines);
     exchange->easy = curl_easy_init();
-    if (!exchange->easy) {
+    if (!exchange->lines || !exchange->easy) {
         free_exchange(exchange);
         return NULL;
     }
@@ -318,21 +319,14 @@ static struct http_exchange *new_exchange(void)
 }
 
 /* Link the lines that stand in the text; libcurl reads the list, it does not own it. */
-static bool link_lines(struct http_exchange *exchange, size_t count)
+static void link_lines(struct http_exchange *exchange, size_t count)
 {
     char *at = exchange->text.bytes;
 
-    if (count > exchange->lines_capacity) {
-        free(exchange->lines);
-        exchange->lines = calloc(count, sizeof *exchange->lines);
-        exchange->lines_capacity = exchange->lines ? count : 0;
-        if (!exchange->lines)
-            return false;
-    }
+    INVARIANT(count <= HTTP_LINES_MAX);
     for (size_t i = 0; i < count; i++, at += strlen(at) + 1)
         exchange->lines[i] =
             (struct curl_slist){.data = at, .next = i + 1 < count ? &exchange->lines[i + 1] : NULL};
-    return true;
 }
 
 static void set_body(struct http_exchange *exchange, size_t small_body_at)
@@ -373,8 +367,7 @@ static bool set_request(struct http_exchange *exchange)
     case HTTP_WRITTEN_NO_MEMORY:
         return false;
     }
-    if (!link_lines(exchange, places.line_count))
-        return false;
+    link_lines(exchange, places.line_count);
     set_body(exchange, places.body_at);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, exchange->lines);

@@ -27,8 +27,7 @@ struct http_exchange {
     int64_t sent_ns, first_byte_ns, last_byte_ns;
     int64_t body_left;        /* of a body that is read while it is sent */
     struct text text;         /* header lines, each with its NUL, then a small body */
-    struct curl_slist *lines; /* owned array, linked */
-    size_t lines_capacity;
+    struct curl_slist *lines; /* owned array of HTTP_LINES_MAX, linked */
     struct http_head_reader head;
     char error[HTTP_ERROR_SIZE];
 };

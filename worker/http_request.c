@@ -47,6 +47,8 @@ static size_t write_lines(const struct http_request *request, struct text *text)
     bool given[LENGTH(kept_away)] = {false};
     size_t count = 0;
 
+    _Static_assert(HTTP_HEADERS_MAX + LENGTH(kept_away) == HTTP_LINES_MAX, "room for every line");
+    REQUIRE(request->header_count <= HTTP_HEADERS_MAX);
     for (size_t i = 0; i < request->header_count; i++) {
         const struct http_header *header = &request->headers[i];
 

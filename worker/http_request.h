@@ -12,6 +12,8 @@
 #define HTTP_SMALL_BODY_BYTES 32768
 /* Header lines and a small body. */
 #define HTTP_REQUEST_TEXT_MAX 1048576
+/* The request's own headers, and lines that keep libcurl's away. */
+#define HTTP_LINES_MAX (HTTP_HEADERS_MAX + 3)
 
 enum http_written {
     HTTP_WRITTEN,
