@@ -13,6 +13,7 @@ stream_idle_timeout_s = 1'
 configure <<'EOF'
 enabled = true
 max_concurrent_requests = 2
+overflow_mode = wait
 image_first_byte_timeout_seconds = 1
 EOF
 start_penstock
@@ -126,6 +127,21 @@ bytes=$(awk 'BEGIN { RS = "" } NR <= 2 { n += length($0) + 2 } END { print n }' 
 ask_for "close=$bytes" $chat stream
 expect_broken_stream "between events" penstock_upstream_cut
 expect "between events: what came whole stays so" "$(awk 'BEGIN { RS = "" } END { print NR }' "$work/body")" 3
+# one of two pictures is not all
+ask_for n=2 $images stream
+bytes=$(awk 'BEGIN { RS = "" } NR <= 1 { n += length($0) + 2 } END { print n }' "$work/body")
+ask_for "n=2,close=$bytes" $images stream
+expect_broken_stream "N4: one of two pictures" penstock_upstream_cut
+# after its last event a stream is whole, however its connection ends: an error behind it would be read by nobody
+for path in $chat $responses /v1/messages; do
+    ask_for '' "$path" stream
+    bytes=$(wc -c <"$work/body")
+    for mock in close reset stall; do
+        ask_for "$mock=$bytes" "$path" stream
+        expect "ended, then $mock: $path" "$code $(wc -c <"$work/body")" "0 $bytes"
+        expect_booked "ended, then $mock: $path" 'ok||200|200'
+    done
+done
 # the upstream's own error event is the only one
 ask_for error_event=2 $chat stream
 expect "error_event" "$code $(grep -c '"error"' "$work/body")" "0 1"
@@ -233,6 +249,18 @@ direct size=40m $images
 expect_same_bytes "T26: 40 MB document"
 grown=$(($(peak_kb) - before))
 expect_memory_below "T25: lines of 40 MB" "$grown" 8192
+
+# ---- all of it at once, and a third of the clients leave ----
+callers=()
+for mock in reset=head close=100 garbage status=500 stall=head delay_ms=20 stall=100,stream=1 delay_ms=5,gzip; do
+    "$client" -s "$work/penstock.sock" -p $images -H "$json" -H "X-Mock: $mock" -d "$image" -c 3 -S 3 -l 33 -m 300 >"$work/load.${#callers[@]}" &
+    callers+=($!)
+done
+wait "${callers[@]}"
+all_well "T70 T71: all faults at once"
+no_open_rows() { [ "$(ledger "select count(*) from waits where state in ('waiting', 'granted')")" = 0 ]; }
+until_true "T70: every wait is over" no_open_rows
+[ "$(upstream_stat images_open_max)" -le 2 ] || fail "N1: $(upstream_stat images_open_max) image calls at once"
 
 # ---- nobody there ----
 kill "$upstream_pid"
