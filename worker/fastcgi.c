@@ -71,6 +71,7 @@ struct fastcgi {
 };
 
 /* The words of FAULT_headers_too_large: to the client it is the same, whoever counts. */
+#define RETRY_NAP_NS (5 * NS_PER_MS)
 #define TOO_LARGE_BODY                                                                             \
     "{\"error\":{\"message\":\"The request headers are larger than this gateway accepts.\","       \
     "\"type\":\"invalid_request_error\",\"param\":null,\"code\":\"penstock_headers_too_large\"}}"
@@ -144,7 +145,7 @@ char *const *fastcgi_params(const struct fastcgi *fcgi)
     return fcgi->request.envp ? fcgi->request.envp : none;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void set_read_timeout(struct fastcgi *fcgi, int64_t timeout_ms)
 {
@@ -216,7 +217,7 @@ ssize_t fastcgi_read(struct fastcgi *fcgi, char *bytes, size_t size, int64_t tim
     return got > 0 ? (ssize_t)got : results[fcgi->body];
 }
 
-/* ---- is anybody there? --------------------------------------------------------------------- */
+/* ---- is anybody there? ----------------------------------------------------------------------- */
 
 int fastcgi_fd(const struct fastcgi *fcgi)
 {
@@ -286,7 +287,7 @@ bool fastcgi_client_gone(struct fastcgi *fcgi)
     return fcgi->aborted || n == 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Pieces of one or more records: even ones are headers, odd ones content. */
 struct pieces {
@@ -459,7 +460,7 @@ uint64_t fastcgi_sent_bytes(const struct fastcgi *fcgi)
     return fcgi->sent_bytes;
 }
 
-/* ---- accepting ----------------------------------------------------------------------------- */
+/* ---- accepting ------------------------------------------------------------------------------- */
 
 static bool is_exhausted(int error)
 {
@@ -476,8 +477,10 @@ static uint32_t wait_for_more(struct fastcgi *fcgi, bool *watched, int64_t deadl
     if (!*watched) {
         if (fcgi->epoll < 0)
             fcgi->epoll = epoll_create1(EPOLL_CLOEXEC);
-        if (fcgi->epoll < 0 || epoll_ctl(fcgi->epoll, EPOLL_CTL_ADD, fcgi->fd, &event) != 0)
-            return 0;
+        if (fcgi->epoll < 0 || epoll_ctl(fcgi->epoll, EPOLL_CTL_ADD, fcgi->fd, &event) != 0) {
+            clock_sleep_ns(RETRY_NAP_NS); /* out of descriptors or memory: so look again */
+            return clock_monotonic_ns() < deadline_ns ? EPOLLIN : 0;
+        }
         *watched = true;
     }
     do
