@@ -14,8 +14,8 @@ STEPS := accept identify receive route admission attempts relay respond settle
 WORKER := request $(STEPS) endpoint intent ticket fault upstream upstream_head watchers heartbeat reason \
 	multipart sse pictures spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head http_client \
 	http_exchange http_head http_pool http_request http_trust \
-	options options_file options_input options_env options_value options_secret options_check \
-	options_report options_print serve scribe scribe_config status status_answer status_html metrics \
+	options options_memory options_file options_input options_env options_value options_secret \
+	options_check options_report options_print serve scribe scribe_config status status_answer status_html metrics \
 	monitor master seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main

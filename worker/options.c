@@ -1,4 +1,4 @@
-/* options.c - the table, its memory, and the way from texts to a struct options; see options.h. */
+/* options.c - the table, and the way from texts to a struct options; see options.h. */
 #include "worker/options.h"
 
 #include "worker/options_table.h"
@@ -51,56 +51,7 @@ const size_t option_row_count = LENGTH(option_rows);
 const char *const option_section_words[OPTION_SECTION_KINDS] = {"penstock", "image_concurrency",
                                                                 "source", "route"};
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
-
-struct option_block {
-    struct option_block *next;
-    size_t size;
-    max_align_t bytes[];
-};
-
-void *options_keep(struct options_loader *loader, size_t size)
-{
-    struct options_private *own = loader->options->own;
-    struct option_block *block = calloc(1, sizeof *block + size);
-
-    if (!block) {
-        loader->out_of_memory = true;
-        return NULL;
-    }
-    block->size = size;
-    block->next = own->blocks;
-    own->blocks = block;
-    return block->bytes;
-}
-
-const char *options_keep_text(struct options_loader *loader, const char *bytes, size_t length)
-{
-    char *kept = options_keep(loader, length + 1);
-
-    if (kept)
-        memcpy(kept, bytes, length);
-    return kept;
-}
-
-void options_free(struct options *options)
-{
-    if (!options)
-        return;
-    while (options->own && options->own->blocks) {
-        struct option_block *block = options->own->blocks;
-
-        options->own->blocks = block->next;
-        explicit_bzero(block->bytes, block->size);
-        free(block);
-    }
-    free(options->own);
-    free(options);
-}
-
-/* ---- sections ----------------------------------------------------------------------------------
- */
+/* ---- sections -------------------------------------------------------------------------------- */
 
 const struct option_row *option_row_find(enum option_section_kind kind, const char *key)
 {
@@ -183,8 +134,7 @@ struct option_section *option_section_add(struct options_loader *loader,
     return section;
 }
 
-/* ---- from texts to struct options
- * ---------------------------------------------------------------- */
+/* ---- from texts to struct options ------------------------------------------------------------ */
 
 static bool variable_begins(const struct options_surroundings *around, const char *stem)
 {
@@ -406,8 +356,7 @@ bool options_load(const char *path, struct text *report, struct options **ret_op
     return loader_end(&loader, ret_options);
 }
 
-/* ---- workers and threads -----------------------------------------------------------------------
- */
+/* ---- workers and threads --------------------------------------------------------------------- */
 
 static int64_t count_cpus(void)
 {

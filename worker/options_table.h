@@ -83,7 +83,7 @@ struct option_section {
     struct option_value *values; /* index: that of option_rows */
 };
 
-struct option_block; /* memory; see options.c */
+struct option_block; /* see options_memory.c */
 
 struct options_private {
     struct option_block *blocks;

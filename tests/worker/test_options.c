@@ -1,4 +1,4 @@
-/* test_options.c - what a loaded configuration is: defaults, routes, threads, and no memory. */
+/* test_options.c - what a loaded configuration is: defaults, routes, threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,12 +36,6 @@ static void test_without_any_file_defaults_count(void **state)
     assert_int_equal(unsetenv("PENSTOCK_UPSTREAM"), 0);
     options_free(options);
     text_release(&report);
-}
-
-static void test_free_takes_null(void **state)
-{
-    (void)state;
-    options_free(NULL);
 }
 
 static void test_gate_is_active_only_with_enabled_and_a_limit(void **state)
@@ -149,7 +143,7 @@ static void test_auto_workers_are_at_least_two(void **state)
     unload(&loading);
 }
 
-/* ---- no memory --------------------------------------------------------------------------------- */
+/* ---- no memory ------------------------------------------------------------------------------- */
 
 /* Under a sanitizer malloc is its own; there the test below only loads. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -249,7 +243,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_any_file_defaults_count),
-        cmocka_unit_test(test_free_takes_null),
         cmocka_unit_test(test_gate_is_active_only_with_enabled_and_a_limit),
         cmocka_unit_test(test_routes_stand_longest_first_and_know_their_source),
         cmocka_unit_test(test_without_a_route_everything_goes_to_the_first_source),
