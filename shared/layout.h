@@ -31,7 +31,7 @@
 #define ROSTER_MAX 128U  /* processes of all instances and generations that share a gate */
 #define HELD_MAX 2048U   /* the highest limit */
 #define LEASES_MAX 2048U /* background work that outlives its call */
-#define PLACES_MAX 6144U /* calls at the gate: waiting ones (at most WAITING_MAX) and holding ones */
+#define PLACES_MAX 6144U /* calls at the gate: waiting (at most WAITING_MAX) and holding ones */
 #define WAITING_MAX 4096U
 #define INSTANCES_MAX 8U /* Penstock instances (each with its own ledger) that share one gate */
 
@@ -40,14 +40,14 @@
 #define CALL_ID_SIZE 40
 #define NAME_SIZE 64 /* names of scopes, sources, clients, models, endpoints: cut to fit */
 
-/* ---- core ------------------------------------------------------------------------------------- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 /* The one lock (M3). Robust and process-shared. */
 struct lock_area {
     pthread_mutex_t mutex;
-    _Atomic uint32_t owner;        /* roster index + 1 of the holder, 0 when free (atomic) */
+    _Atomic uint32_t owner; /* roster index + 1 of the holder, 0 when free (atomic) */
     uint32_t unused;
-    _Atomic uint64_t acquisitions; /* counts every taking; owner + count standing still = stuck (atomic) */
+    _Atomic uint64_t acquisitions; /* takings; stuck is who holds while they stand still (atomic) */
     uint64_t owner_deaths;         /* times a holder died inside */
 };
 
@@ -55,16 +55,16 @@ enum process_role { PROCESS_NONE, PROCESS_MASTER, PROCESS_WORKER, PROCESS_MONITO
 
 /* One living process. A row is free when pid is 0. */
 struct roster_row {
-    _Atomic int32_t pid; /* written last when the row is taken, first when it is freed */
-    uint32_t role;       /* enum process_role */
-    uint64_t incarnation;    /* never used twice; index + incarnation is the identity (M6) */
-    uint64_t start_ticks;    /* field 22 of /proc/PID/stat: tells a reused pid from the real one */
-    uint32_t instance;       /* index into layout_area.instances */
-    uint32_t layout;         /* LAYOUT_VERSION of the program */
-    uint64_t generation;     /* of its master's configuration; grows with every reload */
+    _Atomic int32_t pid;      /* written last when the row is taken, first when it is freed */
+    uint32_t role;            /* enum process_role */
+    uint64_t incarnation;     /* never used twice; index + incarnation is the identity (M6) */
+    uint64_t start_ticks;     /* field 22 of /proc/PID/stat: tells a reused pid from the real one */
+    uint32_t instance;        /* index into layout_area.instances */
+    uint32_t layout;          /* LAYOUT_VERSION of the program */
+    uint64_t generation;      /* of its master's configuration; grows with every reload */
     uint64_t semaphore_epoch; /* the semaphore epoch its share is taken in (M9) */
-    _Atomic uint32_t bell;   /* futex word: incremented and woken to make the process look (atomic) */
-    uint32_t draining;       /* serves what it has, takes nothing new */
+    _Atomic uint32_t bell; /* futex word: incremented and woken to make the process look (atomic) */
+    uint32_t draining;     /* serves what it has, takes nothing new */
     int64_t since_ns;
     _Atomic uint32_t threads;      /* request threads (atomic) */
     _Atomic uint32_t threads_busy; /* of them, those with a request (atomic) */
@@ -109,15 +109,15 @@ struct core_area {
     uint64_t next_arrival_seq; /* shared by all layouts: order of arrival on this host */
     uint64_t next_grant_seq;
     uint32_t waiting_by_layout[LAYOUTS_MAX]; /* index: layout version % LAYOUTS_MAX */
-    uint32_t held_count;           /* how many of held[] are held: an index, built again from the rows */
-    uint32_t lease_count;          /* of leases[], likewise */
-    int64_t lease_next_expiry_ns;  /* no lease expires before this */
+    uint32_t held_count;  /* how many of held[] are held: an index, built again from the rows */
+    uint32_t lease_count; /* of leases[], likewise */
+    int64_t lease_next_expiry_ns; /* no lease expires before this */
     struct roster_row roster[ROSTER_MAX];
     struct held_row held[HELD_MAX];
     struct lease_row leases[LEASES_MAX];
 };
 
-/* ---- layout ----------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 /* States of one image call at the gate, in the words of the ledger. */
 enum wait_state {
@@ -159,12 +159,12 @@ enum place_state { PLACE_FREE, PLACE_WAITING, PLACE_HELD };
 
 /* One call at the gate. Free rows are all zero. Lists are an index; rows are the truth. */
 struct place_row {
-    _Atomic uint32_t state; /* enum place_state: written last */
-    uint32_t owner;         /* roster index */
-    uint64_t incarnation;   /* of the owner */
+    _Atomic uint32_t state;  /* enum place_state: written last */
+    uint32_t owner;          /* roster index */
+    uint64_t incarnation;    /* of the owner */
     uint32_t next, previous; /* queue links while waiting; next = free list link while free */
     uint32_t held;           /* index into core.held while held and counted, else NO_INDEX */
-    _Atomic uint32_t rung;   /* 1 = its turn may have come: the owner's bell thread wakes it (atomic) */
+    _Atomic uint32_t rung;   /* 1 = its turn may have come: its bell thread wakes it (atomic) */
     int64_t rung_ns;         /* when it was first rung without answering, 0 = not */
     struct wait_record record;
 };
@@ -181,7 +181,8 @@ struct call_record {
     char call_id[CALL_ID_SIZE];
     int64_t arrived_wall_ms;
     int64_t generation_ms, total_latency_ms, queue_ms, ttft_ms;
-    int64_t tokens_in, tokens_out, tokens_cached, tokens_reasoning, image_tokens_in, image_tokens_out;
+    int64_t tokens_in, tokens_out, tokens_cached, tokens_reasoning;
+    int64_t image_tokens_in, image_tokens_out;
     int64_t bytes_in, bytes_out;
     int32_t status;          /* what the client was told (logical status after a heartbeat) */
     int32_t upstream_status; /* 0 = none */
@@ -223,8 +224,8 @@ struct journal_area {
     _Atomic uint64_t waits_head, waits_tail, waits_lost;
     _Atomic uint64_t calls_head, calls_tail, calls_lost;
     _Atomic uint64_t events_head, events_tail, events_lost;
-    _Atomic uint64_t written;      /* records that reached the ledger */
-    _Atomic uint64_t failures;     /* transactions that did not */
+    _Atomic uint64_t written;  /* records that reached the ledger */
+    _Atomic uint64_t failures; /* transactions that did not */
     struct wait_record waits[JOURNAL_WAITS];
     struct call_record calls[JOURNAL_CALLS];
     struct event_record events[JOURNAL_EVENTS];
@@ -269,7 +270,7 @@ struct layout_area {
     uint32_t layout_version;
     uint32_t lists_ready; /* 0: build the lists from the rows first */
     uint32_t queue_head, queue_tail, free_head;
-    uint32_t waiting; /* length of the queue list */
+    uint32_t waiting;                /* length of the queue list */
     int64_t answered_ns[ROSTER_MAX]; /* when the process last did something at the gate */
     struct place_row places[PLACES_MAX];
     struct instance_row instances[INSTANCES_MAX];

@@ -83,8 +83,7 @@ bool ledger_ask(struct ledger *ledger, const char *sql, int64_t *ret_number)
     return ok;
 }
 
-/* ---- files --------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* 0640, and readable by the group, whatever the umask says. */
 static void lend(const char *path, int64_t group)
@@ -154,8 +153,7 @@ int64_t ledger_wal_bytes(const struct ledger *ledger)
     return lstat(ledger->log_path, &status) == 0 ? (int64_t)status.st_size : 0;
 }
 
-/* ---- schema -------------------------------------------------------------------------------------
- */
+/* ---- schema ---------------------------------------------------------------------------------- */
 
 static bool make_views(struct ledger *ledger)
 {
@@ -219,8 +217,7 @@ static bool bring_up_to_date(struct ledger *ledger, struct text *why)
     return true;
 }
 
-/* ---- open and close -----------------------------------------------------------------------------
- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static bool set_paths(struct ledger *ledger, const char *state_directory, struct text *why)
 {

@@ -42,8 +42,7 @@ const char *ledger_refusal_word(uint32_t refusal)
     return refusal_words[refusal < LENGTH(refusal_words) ? refusal : GATE_REFUSAL_NONE];
 }
 
-/* ---- values into a statement --------------------------------------------------------------------
- */
+/* ---- values into a statement ----------------------------------------------------------------- */
 
 /* Columns in their order, with the memory of those that are made here. */
 struct row {
@@ -185,8 +184,7 @@ static void put_time(struct row *row, int64_t wall_ms)
     put_static(row, text);
 }
 
-/* ---- waits --------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static bool is_open_state(uint32_t state)
 {
@@ -266,8 +264,7 @@ bool ledger_put_wait(struct ledger *ledger, const struct wait_record *record)
     return row_end(&row);
 }
 
-/* ---- the other tables ---------------------------------------------------------------------------
- */
+/* ---- the other tables ------------------------------------------------------------------------ */
 
 /* What a poll shows of finished work belongs to the call that created it (decisions: pictures). */
 static bool book_poll(struct ledger *ledger, const struct call_record *record)
@@ -393,8 +390,7 @@ bool ledger_put_source(struct ledger *ledger, const char *name, const char *base
     return row_end(&row);
 }
 
-/* ---- transactions -------------------------------------------------------------------------------
- */
+/* ---- transactions ---------------------------------------------------------------------------- */
 
 static bool step_once(struct ledger *ledger, enum ledger_statement which, const char *what)
 {
@@ -421,8 +417,7 @@ void ledger_rollback(struct ledger *ledger)
         (void)sqlite3_exec(ledger->database, "ROLLBACK", NULL, NULL, NULL);
 }
 
-/* ---- rows whose end was lost --------------------------------------------------------------------
- */
+/* ---- rows whose end was lost ----------------------------------------------------------------- */
 
 #define OPEN_PAGE 256
 

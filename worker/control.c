@@ -77,8 +77,7 @@ static int usage(FILE *out, int status)
     return status;
 }
 
-/* ---- asking
- * -------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static void take_message(void *context, const struct json_scan *scan,
                          const struct json_value *value)
@@ -174,8 +173,7 @@ static int print_answer(const struct control *control, const char *method, const
     return status;
 }
 
-/* ---- commands
- * ------------------------------------------------------------------------------------ */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static int run_page(struct control *control, const struct command *command)
 {
@@ -259,8 +257,7 @@ static int run_reload(struct control *control, const struct command *command)
     return EXIT_FAILURE;
 }
 
-/* ---- beginning
- * ----------------------------------------------------------------------------------- */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
 /* Where the status socket is: -s, else the configuration, else the default of it. An ordinary user
  * may not be allowed to read the configuration or its secrets; then the default is worth a try. */

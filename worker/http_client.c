@@ -65,7 +65,7 @@ bool http_init_process(void)
     return true;
 }
 
-/* ---- what libcurl calls -------------------------------------------------------------------- */
+/* ---- what libcurl calls ---------------------------------------------------------------------- */
 
 static size_t on_header_line(char *bytes, size_t size, size_t count, void *context)
 {
@@ -201,7 +201,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *context)
     return 0;
 }
 
-/* ---- clients ------------------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 static void free_exchange(struct http_exchange *exchange)
 {
@@ -257,7 +257,7 @@ void http_client_be_idle(struct http_client *client)
     client->woken = false;
 }
 
-/* ---- starting ------------------------------------------------------------------------------ */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* What is the same for every request of every handle, where it is not the default (TCP_NODELAY is on
  * and redirects are not followed by default). */
@@ -428,7 +428,7 @@ void http_exchange_resume(struct http_exchange *exchange)
     exchange->resume = exchange->paused;
 }
 
-/* ---- outcomes ------------------------------------------------------------------------------ */
+/* ---- outcomes -------------------------------------------------------------------------------- */
 
 static enum http_outcome judge(const struct http_exchange *exchange, CURLcode code)
 {
@@ -480,7 +480,7 @@ void http_exchange_end(struct http_exchange *exchange)
     client->spare = exchange;
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 void http_client_wake(struct http_client *client)
 {

@@ -99,8 +99,7 @@ static void event(struct master *master, const char *name, const char *detail)
     log_event(LOG_LEVEL_NOTICE, name, "%s", detail);
 }
 
-/* ---- children -----------------------------------------------------------------------------------
- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 _Noreturn static void live_as_child(struct master *master, enum child_kind kind)
 {
@@ -227,7 +226,7 @@ static void drain_older_generations(const struct master *master)
 
 static unsigned older_generations(const struct master *master)
 {
-    uint64_t seen[ROSTER_MAX];
+    uint64_t seen[ROSTER_MAX] = {0};
     unsigned count = 0;
 
     for (uint32_t i = 0; i < ROSTER_MAX; i++) {
@@ -245,8 +244,7 @@ static unsigned older_generations(const struct master *master)
     return count;
 }
 
-/* ---- reload -------------------------------------------------------------------------------------
- */
+/* ---- reload ---------------------------------------------------------------------------------- */
 
 static void test_configuration(struct master *master)
 {
@@ -308,8 +306,7 @@ static void finish_reload(struct master *master, const siginfo_t *info)
     activation_notify("READY=1");
 }
 
-/* ---- signals, time ------------------------------------------------------------------------------
- */
+/* ---- signals, time --------------------------------------------------------------------------- */
 
 static void stop(struct master *master, enum master_state state, int number, int64_t patience_ns)
 {
@@ -436,8 +433,7 @@ static void run(struct master *master)
     }
 }
 
-/* ---- start --------------------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 static bool block_signals(struct master *master)
 {

@@ -46,8 +46,7 @@ static void counter(const struct page *page, const char *name, uint64_t value, c
     text_printf(page->out, "penstock_%s_total %" PRIu64 "\n", name, value);
 }
 
-/* ---- counters
- * ------------------------------------------------------------------------------------ */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 /* Counters that are one family with a label. Those not listed are families of their own. */
 static const struct counter_label {
@@ -140,8 +139,7 @@ static void journal(const struct page *page)
     counter(page, "journal_failures", view->failures, "Ledger transactions that failed.");
 }
 
-/* ---- histograms
- * ---------------------------------------------------------------------------------- */
+/* ---- histograms ------------------------------------------------------------------------------ */
 
 static void histogram(const struct page *page, const char *name, const char *help,
                       const struct histogram_row *row)
@@ -164,8 +162,7 @@ static void histogram(const struct page *page, const char *name, const char *hel
                 cumulative);
 }
 
-/* ---- gauges
- * -------------------------------------------------------------------------------------- */
+/* ---- gauges ---------------------------------------------------------------------------------- */
 
 static void slots(const struct page *page)
 {

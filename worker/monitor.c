@@ -55,8 +55,7 @@ struct monitor {
     bool unlinked;
 };
 
-/* ---- one status request
- * -------------------------------------------------------------------------- */
+/* ---- one status request ---------------------------------------------------------------------- */
 
 static const char *param(const struct fastcgi *fcgi, const char *name)
 {
@@ -105,8 +104,7 @@ static void answer_request(const struct monitor *monitor, struct fastcgi *fcgi)
     status_answer_release(&answer);
 }
 
-/* ---- status threads
- * ------------------------------------------------------------------------------ */
+/* ---- status threads -------------------------------------------------------------------------- */
 
 static int make_epoll(const struct monitor *monitor)
 {
@@ -179,8 +177,7 @@ static void stop_status_threads(struct monitor *monitor)
         (void)pthread_join(monitor->threads[i], NULL);
 }
 
-/* ---- housekeeping
- * -------------------------------------------------------------------------------- */
+/* ---- housekeeping ---------------------------------------------------------------------------- */
 
 /* Somebody removed the segment's name: what runs goes on, but must be replaced all at once. */
 static void look_at_link(struct monitor *monitor, int64_t now_ns)
@@ -266,8 +263,7 @@ static void supervise(struct monitor *monitor)
     }
 }
 
-/* ---- life
- * ---------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static bool set_up(struct monitor *monitor)
 {

@@ -26,8 +26,7 @@ static struct option_section *only_section(const struct options_loader *loader,
     return option_section_find(loader->options, kind, "");
 }
 
-/* ---- addresses ---------------------------------------------------------------------------------
- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 #define ADDRESS_ALLOWED "allowed: unix:/PATH, 127.0.0.1:PORT or [::1]:PORT"
 
@@ -111,8 +110,7 @@ static void check_addresses(struct options_loader *loader)
                       "is the same as listen; allowed: a socket of its own");
 }
 
-/* ---- paths and names ---------------------------------------------------------------------------
- */
+/* ---- paths and names ------------------------------------------------------------------------- */
 
 static void check_path(struct options_loader *loader, const struct option_section *section,
                        const char *key, bool may_be_empty)
@@ -154,8 +152,7 @@ static void check_gate_name(struct options_loader *loader)
                       option_excerpt(excerpt, gate));
 }
 
-/* ---- sources -----------------------------------------------------------------------------------
- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 /* The host and port of an URL; NULL when they are good. */
 static const char *authority_problem(const char *authority, size_t length)
@@ -295,8 +292,7 @@ static void check_sources(struct options_loader *loader)
             "answered 503");
 }
 
-/* ---- routes ------------------------------------------------------------------------------------
- */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 static const char *route_path_problem(const char *path)
 {
@@ -390,8 +386,7 @@ static void check_routes(struct options_loader *loader)
     text_release(&where);
 }
 
-/* ---- the gate ----------------------------------------------------------------------------------
- */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
 static void check_image(struct options_loader *loader)
 {

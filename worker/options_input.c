@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- one file ----------------------------------------------------------------------------------
- */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 /* Letters, digits, - and _, a letter or digit at both ends. */
 static bool is_name(const char *name)
@@ -167,8 +166,7 @@ void options_apply_input(struct options_loader *loader, const struct options_inp
     }
 }
 
-/* ---- the file system ---------------------------------------------------------------------------
- */
+/* ---- the file system ------------------------------------------------------------------------- */
 
 void options_apply_file(struct options_loader *loader, const char *path)
 {

@@ -18,7 +18,7 @@
  *   reload    RELOAD: a reload applies it; RESTART: only a restart does
  */
 
-/* ---- [penstock]: this instance ------------------------------------------------------------------ */
+/* ---- [penstock]: this instance --------------------------------------------------------------- */
 OPTION(
     penstock, listen, listen, STRING, "unix:/run/penstock/penstock.sock", 0, 0, RESTART,
     "where the web server's FastCGI connections arrive: unix:PATH, or ADDRESS:PORT on loopback "
@@ -87,7 +87,7 @@ OPTION(penstock, ledger_keep_s, ledger_keep_ms, SECONDS, "30d", 3600, 315360000,
 OPTION(penstock, ledger_max, ledger_max_bytes, SIZE, "1g", 1048576, 1099511627776, RELOAD,
        "the oldest rows are deleted when the ledger is larger than this")
 
-/* ---- [image_concurrency]: the gate --------------------------------------------------------------- */
+/* ---- [image_concurrency]: the gate ----------------------------------------------------------- */
 OPTION(image_concurrency, enabled, enabled, BOOL, "false", 0, 0, RELOAD,
        "limit image calls; off changes nothing")
 OPTION(image_concurrency, gate, gate, STRING, "default", 0, 0, RESTART,
@@ -142,7 +142,7 @@ OPTION(image_concurrency, refuse_hopeless, refuse_hopeless, BOOL, "false", 0, 0,
 OPTION(image_concurrency, image_retry_hold_seconds, image_retry_hold_ms, SECONDS, "5", 0, 600,
        RELOAD, "the most an image call may spend waiting between attempts while it holds a slot")
 
-/* ---- [source NAME]: one upstream endpoint with one account --------------------------------------- */
+/* ---- [source NAME]: one upstream endpoint with one account ----------------------------------- */
 OPTION(source, base_url, base_url, STRING, "", 0, 0, RELOAD,
        "http:// or https:// URL that a call's path (/v1/...) is appended to, without /v1 at its "
        "end; required")
@@ -161,7 +161,7 @@ OPTION(
 OPTION(source, ca_file, ca_file, STRING, "", 0, 0, RELOAD,
        "PEM file of the certificate authorities trusted for this source; empty = the system's")
 
-/* ---- [route NAME]: which calls go where ---------------------------------------------------------- */
+/* ---- [route NAME]: which calls go where ------------------------------------------------------ */
 OPTION(
     route, path, path, STRING, "/v1/", 0, 0, RELOAD,
     "calls whose path is this, or lies below it when it ends in /; the longest matching route wins")

@@ -27,8 +27,7 @@ static const char *const section_helps[OPTION_SECTION_KINDS] = {
         "/v1/ goes to the first source.",
 };
 
-/* ---- penstockd -T ------------------------------------------------------------------------------
- */
+/* ---- penstockd -T ---------------------------------------------------------------------------- */
 
 /* What the word stands for on this machine, in this configuration; "" when it stands for itself. */
 static void append_meaning(const struct options *options, const struct option_row *row,
@@ -76,8 +75,7 @@ void options_dump(const struct options *options, FILE *out)
                 dump_row(options, at, &option_rows[i], out);
 }
 
-/* ---- wrapped text ------------------------------------------------------------------------------
- */
+/* ---- wrapped text ---------------------------------------------------------------------------- */
 
 /* Print words with the prefix on every line; a sentence begins a new line where asked (mdoc). */
 static void print_wrapped(FILE *out, const char *prefix, const char *words, bool by_sentence)
@@ -119,8 +117,7 @@ static void append_description(const struct option_row *row, struct text *out)
         text_append_string(out, " A change needs a restart.");
 }
 
-/* ---- the manual --------------------------------------------------------------------------------
- */
+/* ---- the manual ------------------------------------------------------------------------------ */
 
 void options_print_manual(FILE *out)
 {
@@ -150,8 +147,7 @@ void options_print_manual(FILE *out)
     text_release(&description);
 }
 
-/* ---- the example -------------------------------------------------------------------------------
- */
+/* ---- the example ----------------------------------------------------------------------------- */
 
 static void print_example_row(const struct option_row *row, FILE *out)
 {

@@ -97,8 +97,7 @@ const char *option_excerpt(char out[OPTION_EXCERPT_SIZE], const char *value)
     return out;
 }
 
-/* ---- did you mean ------------------------------------------------------------------------------
- */
+/* ---- did you mean ---------------------------------------------------------------------------- */
 
 static char lower(char c)
 {

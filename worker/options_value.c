@@ -26,8 +26,7 @@ static const char *const type_words[] = {
     [OPTION_TYPE_MODE] = "an octal number",
 };
 
-/* ---- what is allowed ---------------------------------------------------------------------------
- */
+/* ---- what is allowed ------------------------------------------------------------------------- */
 
 static void append_size(struct text *out, int64_t bytes)
 {
@@ -93,8 +92,7 @@ void option_append_allowed(const struct option_row *row, struct text *out)
     }
 }
 
-/* ---- numbers -----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 enum number_verdict { NUMBER_GOOD, NUMBER_MALFORMED, NUMBER_OUT_OF_RANGE };
 
@@ -268,8 +266,7 @@ static void read_number_option(struct options_loader *loader, struct option_sect
     store_number(row, section->target, number);
 }
 
-/* ---- lists -------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* The kept text is cut into items in place; items points into it. False: an item is empty. */
 static bool cut_items(char *text, const char **items, size_t count)
@@ -316,8 +313,7 @@ static void read_list_option(struct options_loader *loader, struct option_sectio
     memcpy((char *)section->target + row->offset, &items, sizeof items);
 }
 
-/* ---- any option --------------------------------------------------------------------------------
- */
+/* ---- any option ------------------------------------------------------------------------------ */
 
 void option_read(struct options_loader *loader, struct option_section *section,
                  const struct option_row *row)

@@ -42,7 +42,7 @@ static const struct event_row {
 static const char done_text[] = "[DONE]";
 #define DONE_LENGTH (sizeof done_text - 1)
 
-/* ---- what was said ---------------------------------------------------------------------------- */
+/* ---- what was said --------------------------------------------------------------------------- */
 
 static void forget(struct delivered *delivered)
 {
@@ -134,7 +134,7 @@ static void keep_pictures(struct pictures *pictures)
     merge_string(delivered->format, sizeof delivered->format, event->said.format);
 }
 
-/* ---- one value at its place ------------------------------------------------------------------- */
+/* ---- one value at its place ------------------------------------------------------------------ */
 
 static bool has_text(const struct json_value *value)
 {
@@ -396,7 +396,7 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         takers[value->id](context, value);
 }
 
-/* ---- events and bodies ------------------------------------------------------------------------ */
+/* ---- events and bodies ----------------------------------------------------------------------- */
 
 static const struct event_row *find_row(const char *type)
 {

@@ -93,8 +93,7 @@ static void pause_ns(struct desk *desk, int64_t duration_ns)
     INVARIANT(pthread_mutex_unlock(&scribe->mutex) == 0);
 }
 
-/* ---- the seat -----------------------------------------------------------------------------------
- */
+/* ---- the seat -------------------------------------------------------------------------------- */
 
 static bool monitor_lives(const struct desk *desk, uint64_t newer_than)
 {
@@ -147,8 +146,7 @@ static bool take_seat(struct desk *desk)
     return true;
 }
 
-/* ---- the file -----------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static void report_failure(struct desk *desk, const char *why)
 {
@@ -206,8 +204,7 @@ static bool open_ledger(struct desk *desk)
     return desk->ledger != NULL;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -268,8 +265,7 @@ static bool write_all(struct desk *desk)
     return true;
 }
 
-/* ---- set right what was lost --------------------------------------------------------------------
- */
+/* ---- set right what was lost ----------------------------------------------------------------- */
 
 struct gate_copy {
     uint64_t boot, next_seq;
@@ -355,8 +351,7 @@ static bool reconcile(struct desk *desk)
     return ok;
 }
 
-/* ---- upkeep -------------------------------------------------------------------------------------
- */
+/* ---- upkeep ---------------------------------------------------------------------------------- */
 
 static void judge_log(struct desk *desk)
 {
@@ -431,8 +426,7 @@ static bool upkeep(struct desk *desk)
     return retain(desk, now_ns);
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------
- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static bool introduce(struct desk *desk)
 {

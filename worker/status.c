@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what all forms share
- * ------------------------------------------------------------------------ */
+/* ---- what all forms share -------------------------------------------------------------------- */
 
 const char *status_role_name(enum process_role role)
 {
@@ -54,8 +53,7 @@ int64_t status_held_ms(const struct snapshot *snapshot, const struct snapshot_pl
     return place->holds ? between_ms(place->record.granted_ns, snapshot->taken_ns) : 0;
 }
 
-/* ---- text
- * ---------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* What clients send is shown on terminals: nothing but printable ASCII, and no empty column. */
 static const char *plain(char out[NAME_SIZE], const char *string)
@@ -234,8 +232,7 @@ void status_text(const struct snapshot *snapshot, const struct status_view *view
         text_counters(snapshot, out);
 }
 
-/* ---- JSON
- * ---------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* Members are written one after the other; the comma stands before all but the first of an object.
  */

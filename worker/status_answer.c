@@ -38,8 +38,7 @@ void status_answer_release(struct status_answer *answer)
     text_release(&answer->body);
 }
 
-/* ---- refusals
- * ------------------------------------------------------------------------------------ */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static const struct status_word {
     int status;
@@ -78,8 +77,7 @@ static void refuse(const struct visit *visit, int status, const char *message)
                 word->code);
 }
 
-/* ---- the query
- * ----------------------------------------------------------------------------------- */
+/* ---- the query ------------------------------------------------------------------------------- */
 
 /* The value of name in a=1&b&c=2: NULL = not there; else it ends at & or NUL and *ret_length tells
  * its length ("" for a bare name). */
@@ -107,8 +105,7 @@ static bool asks_for(const struct visit *visit, const char *name)
     return query_value(visit->query, name, &length) != NULL;
 }
 
-/* ---- pages
- * --------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static unsigned parts_asked_for(const struct visit *visit)
 {
@@ -195,8 +192,7 @@ static void answer_ping(const struct visit *visit)
     text_append_string(&visit->answer->body, "pong\n");
 }
 
-/* ---- control
- * ------------------------------------------------------------------------------------- */
+/* ---- control --------------------------------------------------------------------------------- */
 
 /* More slots than threads that can wait and hold are no use: the threads are then the limit. */
 static void warn_of_threads(const struct visit *visit, uint64_t limit, uint32_t max_waiting)
@@ -284,8 +280,7 @@ static void answer_control(const struct visit *visit)
         refuse(visit, 400, "There is no such control request.");
 }
 
-/* ---- who and where
- * ------------------------------------------------------------------------------- */
+/* ---- who and where --------------------------------------------------------------------------- */
 
 static bool is_local_address(const char *address, size_t length)
 {

@@ -213,8 +213,7 @@ static void m10_every_change_of_a_wait_is_in_the_journal(void **state)
     journal_stand_up(journal);
 }
 
-/* ---- other processes ----------------------------------------------------------------------------
- */
+/* ---- other processes ------------------------------------------------------------------------- */
 
 /* A worker process that takes (or queues for) one place, says so through the pipe, and hangs. */
 static pid_t hang_at_gate(bool while_locked, int *ret_verdict)

@@ -99,7 +99,7 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* ---- speaking ------------------------------------------------------------------------------ */
+/* ---- speaking -------------------------------------------------------------------------------- */
 
 static inline void add_record(struct text *out, int type, const char *content, size_t length,
                               size_t padding)
@@ -185,7 +185,7 @@ static inline void accept_request(struct front *front)
     assert_int_equal(accept_now(front), FASTCGI_REQUEST);
 }
 
-/* ---- hearing ------------------------------------------------------------------------------- */
+/* ---- hearing --------------------------------------------------------------------------------- */
 
 struct heard {
     struct text body;

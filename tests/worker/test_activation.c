@@ -85,7 +85,7 @@ static void close_both(const struct listeners *listeners)
     (void)close(listeners->status);
 }
 
-/* ---- sockets made here ------------------------------------------------------------------------- */
+/* ---- sockets made here ----------------------------------------------------------------------- */
 
 static void sockets_are_made_with_their_mode(void **state)
 {
@@ -207,7 +207,7 @@ static void tcp_over_ipv6_is_listened_on(void **state)
     close_both(&listeners);
 }
 
-/* ---- sockets handed over ----------------------------------------------------------------------- */
+/* ---- sockets handed over --------------------------------------------------------------------- */
 
 /* Descriptors 3, 4, ... belong to whoever started this program: everything about them happens in a
  * process of its own. The first wrong line is its exit status. */
@@ -393,7 +393,7 @@ static void nonsense_from_a_reexec_is_ignored(void **state)
     }
 }
 
-/* ---- words to the service manager -------------------------------------------------------------- */
+/* ---- words to the service manager ------------------------------------------------------------ */
 
 /* A service manager's socket at name; "@" is an abstract one. */
 static int manager_at(const char *name)

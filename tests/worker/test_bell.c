@@ -73,7 +73,7 @@ static pid_t start_holder(void)
     return pid;
 }
 
-/* ---- rings ------------------------------------------------------------------------------------- */
+/* ---- rings ----------------------------------------------------------------------------------- */
 
 static void m5_a_ring_reaches_the_seat_it_is_for(void **state)
 {
@@ -139,7 +139,7 @@ static void skip_without_pidfds(void)
     (void)close(fd);
 }
 
-/* ---- burial ------------------------------------------------------------------------------------ */
+/* ---- burial ---------------------------------------------------------------------------------- */
 
 static unsigned rows_of(pid_t pid)
 {
@@ -218,7 +218,7 @@ static void the_living_are_not_buried(void **state)
     assert_int_equal(waitpid(first, NULL, 0), first);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void stopping_ends_the_thread_at_once_and_only_once(void **state)
 {

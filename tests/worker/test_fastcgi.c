@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* ---- whole requests ------------------------------------------------------------------------ */
+/* ---- whole requests -------------------------------------------------------------------------- */
 
 static void test_small_request(void **state)
 {
@@ -104,7 +104,7 @@ static void test_unread_large_body_lets_the_answer_through(void **state)
     assert_answer(front, "413");
 }
 
-/* ---- bodies -------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 struct drip {
     int fd;
@@ -227,7 +227,7 @@ static void test_trickle_comes_through(void **state)
     assert_int_equal(fastcgi_read(front->fcgi, bytes, sizeof bytes, STALL_MS), 0);
 }
 
-/* ---- the client leaves --------------------------------------------------------------------- */
+/* ---- the client leaves ----------------------------------------------------------------------- */
 
 static void test_abort_record(void **state)
 {
@@ -313,7 +313,7 @@ static void test_write_to_nobody(void **state)
     assert_false(fastcgi_end(front->fcgi));
 }
 
-/* ---- answers ------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void *hear_in_thread(void *argument)
 {

@@ -178,7 +178,7 @@ static void an_answer_beyond_the_bound_is_bad(void **state)
     assert_true(reply.text.length <= 100000);
 }
 
-/* ---- over a socket ------------------------------------------------------------------------------- */
+/* ---- over a socket --------------------------------------------------------------------------- */
 
 struct server {
     int listen_fd;

@@ -8,7 +8,7 @@
 
 #include "tests/worker/calling.h"
 
-/* ---- what is sent -------------------------------------------------------------------------- */
+/* ---- what is sent ---------------------------------------------------------------------------- */
 
 static void test_get(void **state)
 {
@@ -129,7 +129,7 @@ static void test_head_has_no_body(void **state)
     assert_int_equal(setting->call.body.length, 0);
 }
 
-/* ---- the request body breaks --------------------------------------------------------------- */
+/* ---- the request body breaks ----------------------------------------------------------------- */
 
 static void test_body_that_cannot_be_read(void **state)
 {

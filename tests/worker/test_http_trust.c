@@ -23,7 +23,7 @@ static char right_file[64], other_file[64], both_file[64], empty_file[64];
 static SSL_CTX *server_ctx;
 static struct http_pool *pool;
 
-/* ---- an authority of our own --------------------------------------------------------------- */
+/* ---- an authority of our own ----------------------------------------------------------------- */
 
 /* A certificate for 127.0.0.1 that signs itself. */
 static X509 *new_certificate(EVP_PKEY *key, const char *name, long serial)
@@ -97,7 +97,7 @@ static int tear_down_all(void **state)
     return rmdir(directory);
 }
 
-/* ---- a TLS upstream ------------------------------------------------------------------------ */
+/* ---- a TLS upstream -------------------------------------------------------------------------- */
 
 static void serve_connection(struct server *server, SSL *tls)
 {
@@ -217,7 +217,7 @@ static int tear_down(void **state)
     return pool ? 0 : -1;
 }
 
-/* ---- tests --------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void test_trusted(void **state)
 {

@@ -35,7 +35,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- the reader ---------------------------------------------------------------------------------- */
+/* ---- the reader ------------------------------------------------------------------------------ */
 
 #define SERIES_MAX 400
 
@@ -231,7 +231,7 @@ static void assert_histogram(const struct scrape *scrape, const char *family, do
     assert_true(value(scrape, name, "") == count);
 }
 
-/* ---- the tests ----------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 #define assert_value(scrape, name, labels, expected)                                               \
     assert_true(value(scrape, name, labels) == (double)(expected))

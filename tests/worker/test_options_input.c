@@ -102,7 +102,7 @@ static void test_sections_are_bounded(void **state)
     text_release(&conf);
 }
 
-/* ---- real files -------------------------------------------------------------------------------- */
+/* ---- real files ------------------------------------------------------------------------------ */
 
 static char folder[] = "build/test-conf-XXXXXX";
 

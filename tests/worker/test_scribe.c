@@ -75,8 +75,7 @@ static void with_the_ledger_off_records_are_thrown_away(void **state)
     assert_int_equal(atomic_load(&stage_journal(stage)->written), 0);
 }
 
-/* ---- the file -----------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static void a_locked_ledger_stops_nobody_and_loses_nothing_L4(void **state)
 {
@@ -213,8 +212,7 @@ static void a_reader_of_an_old_state_bounds_the_log_not_the_waits_L6(void **stat
     assert_whole(stage->ledger);
 }
 
-/* ---- the seat -----------------------------------------------------------------------------------
- */
+/* ---- the seat -------------------------------------------------------------------------------- */
 
 static void rows_of_an_earlier_boot_are_closed_L3(void **state)
 {

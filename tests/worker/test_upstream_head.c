@@ -34,7 +34,7 @@ static void params(struct house *house, const char *const (*pairs)[2], size_t co
         fake_fastcgi_param(house->fcgi, pairs[i][0], pairs[i][1]);
 }
 
-/* ---- where it goes ----------------------------------------------------------------------------- */
+/* ---- where it goes --------------------------------------------------------------------------- */
 
 static void the_url_is_the_base_and_the_target_as_sent(void **state)
 {
@@ -81,7 +81,7 @@ static void a_url_beyond_its_bound_is_refused(void **state)
     assert_false(upstream_head_build(house->request));
 }
 
-/* ---- what goes with it ------------------------------------------------------------------------- */
+/* ---- what goes with it ----------------------------------------------------------------------- */
 
 static void end_to_end_headers_pass_as_they_are(void **state)
 {
@@ -297,7 +297,7 @@ static void the_next_request_begins_empty(void **state)
     assert_int_equal(house->request->header_count, 1);
 }
 
-/* ---- what comes back --------------------------------------------------------------------------- */
+/* ---- what comes back ------------------------------------------------------------------------- */
 
 /* The CGI head made of the upstream's. */
 static const char *translated(struct house *house, const struct http_head *head)
@@ -360,7 +360,8 @@ static void without_a_length_none_is_told(void **state)
 {
     const struct http_head head = {.status = 503, .content_length = -1};
 
-    assert_string_equal(translated(*state, &head), "Status: 503 Service Unavailable\r\nx-request-id: pst_test\r\n\r\n");
+    assert_string_equal(translated(*state, &head),
+                        "Status: 503 Service Unavailable\r\nx-request-id: pst_test\r\n\r\n");
 }
 
 /* Both ids are told, and ours is the one the client is asked for. */

@@ -344,7 +344,7 @@ bool sim_answer_response_cancel(struct call *call, struct body *body)
     return response_answer(call, body, job);
 }
 
-/* ---- DashScope: tasks that are polled ------------------------------------------------------- */
+/* ---- DashScope: tasks that are polled -------------------------------------------------------- */
 
 static void task_id(struct body *body, const struct job *job)
 {

@@ -218,7 +218,7 @@ void sim_connections_release(struct server *server)
     free(server->polls);
 }
 
-/* ---- from a complete request to its answer -------------------------------------------------- */
+/* ---- from a complete request to its answer --------------------------------------------------- */
 
 static void apply_mock(struct connection *connection, const char *string)
 {
@@ -352,7 +352,7 @@ static void call_begin(struct connection *connection, const char *prefix)
         (void)send(connection->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL);
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_reading(const struct connection *connection)
 {
