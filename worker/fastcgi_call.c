@@ -20,8 +20,7 @@
 #define REQUEST_ID 1
 #define RECORD_BYTES_MAX 65535U
 
-/* ---- the request
- * --------------------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 static void append_record(struct text *out, enum fastcgi_type type, const char *content,
                           size_t length)
@@ -73,8 +72,7 @@ bool fastcgi_call_encode(const struct fastcgi_call *call, struct text *out)
     return fits && !out->overflowed;
 }
 
-/* ---- the answer
- * ---------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 void fastcgi_reply_init(struct fastcgi_reply *reply, size_t limit)
 {
@@ -201,8 +199,7 @@ enum fastcgi_reply_state fastcgi_reply_feed(struct fastcgi_reply *reply, const c
     return reply->state;
 }
 
-/* ---- the connection
- * ------------------------------------------------------------------------------ */
+/* ---- the connection -------------------------------------------------------------------------- */
 
 struct address {
     struct sockaddr_storage storage;

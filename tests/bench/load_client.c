@@ -60,8 +60,7 @@ static double ms(int64_t ns)
     return (double)ns / (double)NS_PER_MS;
 }
 
-/* ---- one connection ---------------------------------------------------------------------------
- */
+/* ---- one connection -------------------------------------------------------------------------- */
 static void watch(struct client *client, struct connection *connection, bool write)
 {
     struct epoll_event event = {.events = write ? EPOLLIN | EPOLLOUT : EPOLLIN,
@@ -207,8 +206,7 @@ static void begin(struct client *client, struct connection *connection, int64_t 
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 struct chunk_reader {
     struct client *client;
     struct connection *connection;
@@ -298,8 +296,7 @@ static void on_event(struct client *client, struct connection *connection, unsig
             ;
 }
 
-/* ---- the run ----------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 static int64_t due_ns(const struct client *client)
 {
     if (client->plan.mode == PLAN_CLOSED || client->plan.rate <= 0)
