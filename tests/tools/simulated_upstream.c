@@ -6,8 +6,7 @@
  *     -b  address, default 127.0.0.1
  *     -d  X-Mock keys that hold for every call, e.g. -d "delay_ms=20,skip_sha"
  *     -q  nothing on standard error
- * One process, one thread, HTTP/1.1 keep-alive, no TLS. SIGTERM and SIGINT end it. Parts:
- * upstream/.
+ * One process, one thread, HTTP/1.1 keep-alive, no TLS. SIGTERM and SIGINT end it. Parts: upstream/.
  *
  * Serves, with any prefix such as /v1, /compatible-mode/v1 or /openai/deployments/NAME:
  *   POST chat/completions, completions, embeddings, messages, responses (stream, background),
@@ -26,41 +25,60 @@
  * later ones win in the order -d, path, header, model. "=1" may be left out. Sizes take k, m, g. A
  * key that is not known is answered with 400. X-Call: ID is kept for /stats.
  *
- * Pace      delay_ms=N      before the head
- *           first_ms=N      between the head and the first byte of the body
- *           chunk_ms=N      between events (SSE) or chunks
- *           hang_share=P    this share of calls (0 to 1) has all three times hang_factor (10)
- *           slow_read=N     read the body with N bytes a second
- * Content   events=N        content events of a text stream (8); size=N bytes of a text or of a
- * picture's base64 (2048); n=N pictures (from the body, at most 24); partials=N previews (from the
- * body) line=N          one content event of that size (= events=1,size=N) stream=0|1      whatever
- * the body says;  image=0|1  count as an image call, or not, and draw comments=N      N SSE
- * comments first, chunk_ms apart stamp           texts begin with "t=CLOCK_MONOTONIC_ns " seed=N
- * same seed, same bytes (ids, times and pictures; otherwise new for each call) url data[].url in
- * place of b64_json;  usage=0 none, 2 also unasked in a chat stream done=0|1        without or with
- * "data: [DONE]" (chat has it, images have not) incomplete      finish_reason length,
- * response.incomplete error_event=N   after N events the family's error event, then the end
- *           bad_event=N     the event after N others is broken JSON
- *           echo            JSON with method, path, query, headers, body_bytes, sha256
- *           job_ms=N        how long a background response or task takes (300; a third of it
- * queued) job_fail=N      so many of its pictures fail; all of them: it fails Refusals  status=N
- * with dialect=openai|azure|dashscope|compatible|gemini|anthropic|html|plain|empty, type=, code=,
- * message= instead of the dialect's own words retry_after=TEXT retry_after_ms=N limit_requests=N
- * remaining_requests=N reset_requests=TEXT limit_tokens=N remaining_tokens=N reset_tokens=TEXT:
- * headers, on every status tag=T,times=K,... the keys behind times= hold only for the first K calls
- * with tag T since the last reset: tag=a,times=1,status=429 refuses once and then answers Transport
- * close=WHERE     FIN; reset=WHERE RST; stall=WHERE silence for ever. WHERE: read (the request was
- *           read, no answer), head (the same after delay_ms), midhead, body (1 byte), N bytes of
- * body; accept, only in -d and not for stall chunked         a JSON body in chunks (of 32 KiB);
- * chunk=N  size of a chunk, also of a stream no_length       the body ends with the connection
- *           close_after     Connection: close
- *           gzip            Content-Encoding: gzip (stored blocks)
- *           ctype=TEXT      Content-Type;  odd_headers  Set-Cookie, Server, Alt-Svc and the like
- *           interim=N       N times 103 first;  head_bytes=N  a header of that size
- *           endless_headers the head never ends;  garbage  not HTTP;  redirect  307 to /redirected
- *           early           answer as soon as the request's head is read, then close
- *           no_continue     do not say 100 Continue
- *           skip_sha        do not hash the body (for benchmarks)
+ * Pace
+ *   delay_ms=N      before the head
+ *   first_ms=N      between the head and the first byte of the body
+ *   chunk_ms=N      between events (SSE) or chunks
+ *   hang_share=P    this share of calls (0 to 1) has all three times hang_factor (10)
+ *   slow_read=N     read the body with N bytes a second
+ * Content
+ *   events=N        content events of a text stream (8)
+ *   size=N          bytes of a text or of a picture's base64 (2048)
+ *   n=N             pictures (from the body, at most 24)
+ *   partials=N      previews (from the body)
+ *   line=N          one content event of that size (= events=1,size=N)
+ *   stream=0|1      whatever the body says
+ *   image=0|1       count as an image call, or not, and draw
+ *   comments=N      N SSE comments first, chunk_ms apart
+ *   stamp           texts begin with "t=CLOCK_MONOTONIC_ns "
+ *   seed=N          same seed, same bytes (ids, times and pictures; otherwise new for each call)
+ *   url             data[].url in place of b64_json
+ *   usage=0         none; 2: also unasked in a chat stream
+ *   done=0|1        without or with "data: [DONE]" (chat has it, images have not)
+ *   incomplete      finish_reason length, response.incomplete
+ *   error_event=N   after N events the family's error event, then the end
+ *   bad_event=N     the event after N others is broken JSON
+ *   echo            JSON with method, path, query, headers, body_bytes, sha256
+ *   job_ms=N        how long a background response or task takes (300; a third of it queued)
+ *   job_fail=N      so many of its pictures fail; all of them: it fails
+ * Refusals
+ *   status=N        with dialect=openai|azure|dashscope|compatible|gemini|anthropic|html|plain|empty,
+ *                   type=, code=, message= instead of the dialect's own words
+ *   retry_after=TEXT retry_after_ms=N limit_requests=N remaining_requests=N reset_requests=TEXT
+ *   limit_tokens=N remaining_tokens=N reset_tokens=TEXT
+ *                   headers, on every status
+ *   tag=T,times=K,...
+ *                   the keys behind times= hold only for the first K calls with tag T since the last
+ *                   reset: tag=a,times=1,status=429 refuses once and then answers
+ * Transport
+ *   close=WHERE     FIN; reset=WHERE RST; stall=WHERE silence for ever. WHERE: read (the request was
+ *                   read, no answer), head (the same after delay_ms), midhead, body (1 byte), N bytes
+ *                   of body; accept, only in -d and not for stall
+ *   chunked         a JSON body in chunks (of 32 KiB)
+ *   chunk=N         size of a chunk, also of a stream
+ *   no_length       the body ends with the connection
+ *   close_after     Connection: close
+ *   gzip            Content-Encoding: gzip (stored blocks)
+ *   ctype=TEXT      Content-Type
+ *   odd_headers     Set-Cookie, Server, Alt-Svc and the like
+ *   interim=N       N times 103 first
+ *   head_bytes=N    a header of that size
+ *   endless_headers the head never ends
+ *   garbage         not HTTP
+ *   redirect        307 to /redirected
+ *   early           answer as soon as the request's head is read, then close
+ *   no_continue     do not say 100 Continue
+ *   skip_sha        do not hash the body (for benchmarks)
  *
  * /stats: images_open_max is the most image calls that were open at once, from the reading of the
  * head until the last byte was handed to the kernel or the caller's close was seen; closes that
