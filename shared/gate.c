@@ -219,7 +219,8 @@ static enum gate_verdict arrive_locked(struct gate *gate, const struct gate_call
     answer->predicted_wait_ns = predict_ns(gate, layout->waiting);
     if (!may_take && !call->may_wait)
         return refuse_locked(gate, call, &use, GATE_REFUSAL_LIMIT);
-    if (!may_take && layout->waiting >= core->max_waiting)
+    /* Whoever waits for nothing but to wake up, its slot being free, is not in the way. */
+    if (!may_take && layout->waiting >= (uint64_t)core->max_waiting + use.free)
         return refuse_locked(gate, call, &use, GATE_REFUSAL_QUEUE_FULL);
     if (!may_take && call->refuse_hopeless && answer->predicted_wait_ns > call->wait_timeout_ns)
         return refuse_locked(gate, call, &use, GATE_REFUSAL_HOPELESS);

@@ -139,6 +139,28 @@ static void m2_a_silent_waiter_is_passed_over_and_keeps_its_number(void **state)
     assert_int_equal(fixture_try(&gate, silent), GATE_GRANTED); /* awake again: it is first */
 }
 
+static void g6_a_freed_slot_that_nobody_has_taken_yet_is_room_in_the_queue(void **state)
+{
+    const struct gate_limits one = {.limit = 2, .max_waiting = 1, .on = true};
+    uint32_t held[2];
+    uint32_t waiting[2];
+    uint32_t another;
+
+    (void)state;
+    gate_set_limits(&gate, &one, clock_monotonic_ns(), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fixture_arrive(&gate, true, &held[i]), GATE_GRANTED);
+    assert_int_equal(fixture_arrive(&gate, true, &waiting[0]), GATE_QUEUED);
+    assert_int_equal(fixture_arrive(&gate, true, &another), GATE_REFUSED_QUEUE_FULL);
+    fixture_leave(&gate, held[0], WAIT_DONE);
+    assert_int_equal(fixture_arrive(&gate, true, &waiting[1]), GATE_QUEUED);
+    assert_int_equal(fixture_arrive(&gate, true, &another), GATE_REFUSED_QUEUE_FULL);
+    assert_int_equal(fixture_try(&gate, waiting[0]), GATE_GRANTED);
+    fixture_leave(&gate, waiting[0], WAIT_DONE);
+    fixture_leave(&gate, waiting[1], WAIT_CLIENT_GONE);
+    fixture_leave(&gate, held[1], WAIT_DONE);
+}
+
 static void g6_of_several_that_are_rung_the_first_is_granted_first(void **state)
 {
     uint32_t held[2];
@@ -449,6 +471,7 @@ int main(void)
         GATE_TEST(g6_grants_in_order_of_arrival_and_lets_no_newcomer_pass),
         GATE_TEST(g10_a_raised_limit_rings_waiters_and_a_lowered_one_lets_them_finish),
         GATE_TEST(m11_switching_the_gate_off_lets_all_waiters_go),
+        GATE_TEST(g6_a_freed_slot_that_nobody_has_taken_yet_is_room_in_the_queue),
         GATE_TEST(g6_of_several_that_are_rung_the_first_is_granted_first),
         GATE_TEST(m2_a_silent_waiter_is_passed_over_and_keeps_its_number),
         GATE_TEST(g13_a_lease_keeps_the_slot_until_it_ends_or_expires),
