@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The gate with real processes: order, refusals, live limits, what sqlite3 and the status page show.
 # G5 G6 G10 L3
+# shellcheck source=tests/processes/lib.sh
 . "$(dirname "$0")/lib.sh"
 begin
 start_upstream -d delay_ms=700,size=1000
