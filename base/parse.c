@@ -137,3 +137,14 @@ bool parse_glob_matches(const char *glob, const char *text, size_t length)
         glob++;
     return *glob == '\0';
 }
+
+bool parse_is_token(const char *string)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    const char *at = string;
+
+    while (is_digit(*at) || (lower(*at) >= 'a' && lower(*at) <= 'z') ||
+           (*at && strchr(others, *at)))
+        at++;
+    return at > string && *at == '\0';
+}

@@ -1,5 +1,6 @@
 /*
- * parse.h - strict readers for the values people write: numbers, durations, sizes, switches, globs.
+ * parse.h - strict readers for the values people write: numbers, durations, sizes, switches, globs; and
+ * for the words of HTTP.
  *
  * Every reader takes the whole string or refuses it: no leading blanks, signs or trailing rest are
  * tolerated. The output is untouched on failure. Pure.
@@ -28,5 +29,8 @@ MUST_CHECK bool parse_bool(const char *string, bool *ret_value);
 /* Does the glob (only * and ?) match all of the length bytes at text, ASCII case ignored? Takes
  * time proportional to the product of both lengths at most. */
 bool parse_glob_matches(const char *glob, const char *text, size_t length);
+
+/* Is it a token of RFC 9110 (5.6.2), as methods and header names are? */
+bool parse_is_token(const char *string);
 
 #endif

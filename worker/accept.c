@@ -3,7 +3,8 @@
  *
  * The path is taken from REQUEST_URI alone (the only parameter that means the same behind every web
  * server), its query cut off, percent-decoded once. What could mean another path to somebody else
- * (%2F, a backslash, //, a dot segment, NUL) is refused.
+ * (%2F, a backslash, //, a dot segment, NUL) is refused, and so is what could end the request line
+ * that the upstream reads, or be another one.
  */
 #include "worker/accept.h"
 
@@ -64,6 +65,20 @@ static bool is_plain_path(const char *path)
            !(length >= 3 && strcmp(path + length - 3, "/..") == 0);
 }
 
+/* TRACE sends back what the upstream was sent, a source's key too; CONNECT asks for a tunnel. */
+static bool is_passed_on(const char *method)
+{
+    return strcasecmp(method, "TRACE") != 0 && strcasecmp(method, "CONNECT") != 0;
+}
+
+static bool has_blank_or_control(const char *target)
+{
+    for (; *target; target++)
+        if ((unsigned char)*target <= ' ' || *target == 0x7f)
+            return true;
+    return false;
+}
+
 /* 64 random bits from a generator of the thread's own, seeded by the kernel: an id names a call,
  * it keeps no secret. Generator: xorshift128+ (S. Vigna, 2014). */
 static uint64_t next_random(void)
@@ -114,10 +129,25 @@ static size_t params_bytes(const struct request *request)
     return bytes;
 }
 
-static enum step_result refuse(struct request *request, enum fault_code code)
+static enum step_result refuse(struct request *request, enum fault_code code, const char *detail)
 {
-    fault_set(&request->fault, code, "%s", "");
+    fault_set(&request->fault, code, "%s", detail);
     return STEP_FAULT;
+}
+
+/* Method and target: what becomes the upstream's request line. */
+static enum step_result check_line(struct request *request)
+{
+    if (!request->method || !parse_is_token(request->method) || !request->raw_target)
+        return refuse(request, FAULT_bad_request, "");
+    if (!is_passed_on(request->method))
+        return refuse(request, FAULT_bad_request, "This method is not passed on.");
+    if (!decode_path(request->raw_target, request->path, sizeof request->path) ||
+        !is_plain_path(request->path))
+        return refuse(request, FAULT_bad_path, "");
+    if (has_blank_or_control(request->raw_target))
+        return refuse(request, FAULT_bad_request, "Its target has a blank or control byte in it.");
+    return STEP_NEXT;
 }
 
 enum step_result accept_step(struct request *request)
@@ -143,13 +173,10 @@ enum step_result accept_step(struct request *request)
     request->reader.intent = (struct intent){.kind = CALL_OTHER};
 
     if (params_bytes(request) > (size_t)request->worker->options->penstock.max_params_bytes)
-        return refuse(request, FAULT_headers_too_large);
-    if (!request->method || !*request->method || !request->raw_target)
-        return refuse(request, FAULT_bad_request);
-    if (!decode_path(request->raw_target, request->path, sizeof request->path) ||
-        !is_plain_path(request->path))
-        return refuse(request, FAULT_bad_path);
+        return refuse(request, FAULT_headers_too_large, "");
+    if (check_line(request) != STEP_NEXT)
+        return STEP_FAULT;
     if (upgrade && strcasecmp(upgrade, "websocket") == 0)
-        return refuse(request, FAULT_websocket);
+        return refuse(request, FAULT_websocket, "");
     return STEP_NEXT;
 }

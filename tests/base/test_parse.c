@@ -237,6 +237,21 @@ static void globs_take_bounded_time(void **state)
     assert_false(parse_glob_matches("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", text, sizeof text));
 }
 
+static void a_token_is_one_word_of_http(void **state)
+{
+    static const char *const tokens[] = {"GET", "x-request-id", "a", "!#$%&'*+-.^_`|~09azAZ"};
+    static const char *const others[] = {"",    " ",     "a b",  "a:",    "a\r\nb",   "\ta",
+                                         "a/b", "(a)",   "a;",   "a\x7f", "\xc3\xa4", "a@b",
+                                         "a,b", "\"a\"", "a\\b", "{a}",   "a=b",      "[a]"};
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(tokens); i++)
+        assert_true(parse_is_token(tokens[i]));
+    for (size_t i = 0; i < LENGTH(others); i++)
+        if (parse_is_token(others[i]))
+            fail_msg("\"%s\"", others[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +264,7 @@ int main(void)
         cmocka_unit_test(switches_have_eight_words),
         cmocka_unit_test(globs_match_the_whole_text),
         cmocka_unit_test(globs_take_bounded_time),
+        cmocka_unit_test(a_token_is_one_word_of_http),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,6 +226,53 @@ static void a_request_without_method_or_target_is_refused(void **state)
     assert_string_equal(house->request->reader.intent.endpoint_name, "");
 }
 
+/* What would be another request line, or another request, to the upstream. */
+static void only_a_token_is_a_method(void **state)
+{
+    static const struct {
+        const char *method;
+        enum fault_code code;
+    } cases[] = {
+        {"PATCH", FAULT_NONE},
+        {"M-SEARCH", FAULT_NONE},
+        {"!#$%&'*+-.^_`|~09az", FAULT_NONE},
+        {"G ET", FAULT_bad_request},
+        {"GET /v1/x HTTP/1.1\r\nX: y\r\n\r\nGET", FAULT_bad_request},
+        {"GET\t", FAULT_bad_request},
+        {"G:T", FAULT_bad_request},
+        {"G\xc3\xa4T", FAULT_bad_request},
+        /* the upstream's answer would be our key, or a tunnel */
+        {"TRACE", FAULT_bad_request},
+        {"trace", FAULT_bad_request},
+        {"CONNECT", FAULT_bad_request},
+    };
+
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct house *house = *state;
+
+        fake_fastcgi_reset(house->fcgi);
+        house->request->fault = (struct fault){.retry_after_ms = -1};
+        fake_fastcgi_param(house->fcgi, "REQUEST_METHOD", cases[i].method);
+        fake_fastcgi_param(house->fcgi, "REQUEST_URI", "/v1/x");
+        assert_int_equal(accept_step(house->request),
+                         cases[i].code == FAULT_NONE ? STEP_NEXT : STEP_FAULT);
+        assert_int_equal(house->request->fault.code, cases[i].code);
+    }
+}
+
+static void a_target_has_no_blank_or_control_byte(void **state)
+{
+    static const char *const targets[] = {"/v1/a b",   "/v1/a\tb",  "/v1/a?b c",
+                                          "/v1/a\x7f", "/v1/a\x01", "/v1/a HTTP/1.1\r\nX: y"};
+    struct house *house = *state;
+
+    for (size_t i = 0; i < LENGTH(targets); i++) {
+        assert_int_equal(accept_fresh(house, targets[i]), STEP_FAULT);
+        assert_int_equal(house->request->fault.code, FAULT_bad_request);
+    }
+    assert_int_equal(accept_fresh(house, "/v1/\xc3\xa4?\xc3\xa4"), STEP_NEXT);
+}
+
 static void parameters_have_a_bound(void **state)
 {
     struct house *house = *state;
@@ -301,6 +348,8 @@ int main(void)
         WITH_HOUSE(a_type_that_caddy_made_up_is_none),
         WITH_HOUSE(websocket_is_told_apart),
         WITH_HOUSE(a_request_without_method_or_target_is_refused),
+        WITH_HOUSE(only_a_token_is_a_method),
+        WITH_HOUSE(a_target_has_no_blank_or_control_byte),
         WITH_HOUSE(parameters_have_a_bound),
         WITH_HOUSE(call_ids_are_unique),
         WITH_HOUSE(call_ids_begin_with_their_time),
