@@ -1,6 +1,7 @@
 /* upstream_head.c - headers across the gateway; see upstream_head.h. */
 #include "worker/upstream_head.h"
 
+#include "base/parse.h"
 #include "worker/reason.h"
 #include "worker/respond.h"
 
@@ -201,14 +202,14 @@ bool upstream_head_build(struct request *request)
         at += strlen(at) + 1;
         request->headers[i].value = at;
         at += strlen(at) + 1;
-        if (has_line_break(request->headers[i].name) || has_line_break(request->headers[i].value))
+        if (!parse_is_token(request->headers[i].name) || has_line_break(request->headers[i].value))
             return false;
     }
     return true;
 }
 
-/* Upstream headers that stop here: hop-by-hop, ours instead of theirs, or about the upstream's own
- * site. */
+/* Upstream headers that stop here: hop-by-hop, ours instead of theirs, about the upstream's own site,
+ * or orders that web servers take from their own applications alone. */
 static const char *const dropped_headers[] = {
     "connection",       "keep-alive",
     "proxy-connection", "te",
@@ -216,17 +217,33 @@ static const char *const dropped_headers[] = {
     "upgrade",          "set-cookie",
     "alt-svc",          "strict-transport-security",
     "server",           "date",
-    "status",           "x-sendfile",
+    "status",           "x-reproxy-url",
     "content-length",
 };
+static const char *const dropped_header_prefixes[] = {"x-penstock-", "x-accel-", "x-sendfile",
+                                                      "x-lighttpd-", "x-litespeed-"};
 
 static bool is_dropped_header(const char *name)
 {
     for (size_t i = 0; i < LENGTH(dropped_headers); i++)
         if (strcasecmp(name, dropped_headers[i]) == 0)
             return true;
-    /* X-Accel-*: orders to nginx that only its own applications may give */
-    return strncasecmp(name, "x-penstock-", 11) == 0 || strncasecmp(name, "x-accel-", 8) == 0;
+    for (size_t i = 0; i < LENGTH(dropped_header_prefixes); i++)
+        if (strncasecmp(name, dropped_header_prefixes[i], strlen(dropped_header_prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+/* One header whose name or value is none costs the whole answer: nginx takes it for a bad upstream,
+ * Apache answers 500. */
+static bool is_malformed(const struct http_header *header)
+{
+    if (!parse_is_token(header->name))
+        return true;
+    for (const char *at = header->value; *at; at++)
+        if (((unsigned char)*at < ' ' && *at != '\t') || *at == 0x7f)
+            return true;
+    return false;
 }
 
 static bool is_nominated_by(const struct http_head *head, const char *name)
@@ -254,13 +271,14 @@ void upstream_head_translate(struct request *request, const struct http_head *he
         const char *name = head->headers[i].name;
 
         if (is_dropped_header(name) || is_nominated_by(head, name) ||
-            is_order_to_redirect(head, name) || has_line_break(head->headers[i].value))
+            is_order_to_redirect(head, name) || is_malformed(&head->headers[i]))
             continue;
         if (strcasecmp(name, "x-request-id") == 0)
             name = "x-upstream-request-id";
         text_printf(&request->head, "%s: %s\r\n", name, head->headers[i].value);
     }
-    if (head->content_length >= 0 && !request->upstream_is_stream)
+    /* 204 has no length, whatever the upstream says (RFC 9110, 8.6). */
+    if (head->content_length >= 0 && !request->upstream_is_stream && head->status != 204)
         text_printf(&request->head, "Content-Length: %lld\r\n", (long long)head->content_length);
     if (request->upstream_is_stream)
         text_append_string(&request->head, "X-Accel-Buffering: no\r\n");

@@ -254,6 +254,9 @@ static void line_breaks_are_refused(void **state)
         house->source.api_key = "";
         fake_fastcgi_param(house->fcgi, "HTTP_X\r\nEVIL", "1");
         assert_false(upstream_head_build(house->request));
+        fake_fastcgi_reset(house->fcgi);
+        fake_fastcgi_param(house->fcgi, "HTTP_TRANSFER_ENCODING:", "chunked");
+        assert_false(upstream_head_build(house->request));
     }
 }
 
@@ -399,9 +402,18 @@ static void what_is_the_upstreams_own_stops_here(void **state)
         {"X-Accel-Expires", "60"},
         {"X-Accel-Limit-Rate", "1"},
         {"X-Sendfile", "/etc/passwd"},
+        {"X-Sendfile2", "/etc/passwd 0-"},
+        {"X-LIGHTTPD-send-file", "/etc/passwd"},
+        {"X-Reproxy-URL", "http://a.example/"},
         {"X-Penstock-Source", "other"},
         {"Location", "/internal"},
         {"X-Evil", "a\r\nX-More: 1"},
+        /* no header at all: web servers give up the whole answer for it */
+        {"X Blank", "1"},
+        {"X-A\rStatus", "500"},
+        {"X-Control", "a\001b"},
+        {"X-Control", "\177"},
+        {"", "1"},
     };
     const struct http_head head = {
         .status = 200,
@@ -411,6 +423,24 @@ static void what_is_the_upstreams_own_stops_here(void **state)
     };
 
     assert_string_equal(translated(*state, &head), "x-request-id: pst_test\r\n\r\n");
+}
+
+static void bytes_that_are_no_control_pass(void **state)
+{
+    static const struct http_header headers[] = {{"X-Tab", "a\tb"}, {"X-High", "\xc3\xa4\xff"}};
+    const struct http_head head = {
+        .status = 200, .headers = headers, .header_count = 2, .content_length = -1};
+
+    assert_string_equal(translated(*state, &head),
+                        "X-Tab: a\tb\r\nX-High: \xc3\xa4\xff\r\nx-request-id: pst_test\r\n\r\n");
+}
+
+static void an_answer_without_content_has_no_length(void **state)
+{
+    const struct http_head head = {.status = 204, .content_length = 5};
+
+    assert_string_equal(translated(*state, &head),
+                        "Status: 204 No Content\r\nx-request-id: pst_test\r\n\r\n");
 }
 
 static void what_the_operator_asked_for_is_added(void **state)
@@ -445,6 +475,8 @@ int main(void)
         WITH_HOUSE(without_a_length_none_is_told),
         WITH_HOUSE(the_upstreams_request_id_gets_another_name),
         WITH_HOUSE(what_is_the_upstreams_own_stops_here),
+        WITH_HOUSE(bytes_that_are_no_control_pass),
+        WITH_HOUSE(an_answer_without_content_has_no_length),
         WITH_HOUSE(what_the_operator_asked_for_is_added),
     };
 
