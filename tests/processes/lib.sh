@@ -105,7 +105,7 @@ workers() { # pids of the master's workers
     ctl status --json | tr '{' '\n' | sed -n '/"role": *"worker"/s/.*"pid": *\([0-9]*\).*/\1/p'
 }
 ledger() { sqlite3 -cmd '.timeout 2000' "file:$work/ledger.db?mode=ro" "$1"; }
-upstream_stat() { curl -s "http://127.0.0.1:$upstream_port/stats" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; }
+upstream_stat() { curl -s "http://127.0.0.1:$upstream_port/stats" | grep -o "\"$1\":[0-9]*" | head -n 1 | cut -d: -f2; }
 upstream_reset() { curl -s -X POST "http://127.0.0.1:$upstream_port/stats/reset" >/dev/null; }
 ask() { "$client" -s "$work/penstock.sock" "$@"; }
 image='{"model":"gpt-image-2","prompt":"a weir"}'
