@@ -102,12 +102,18 @@ int roster_open_pidfd(const struct roster_row *row)
 {
     int32_t pid = atomic_load(&row->pid);
     uint64_t ticks = row->start_ticks;
+    uint64_t found;
     int fd;
 
-    if (pid <= 0)
+    if (pid <= 0) {
+        errno = EAGAIN; /* it is being taken or freed: nothing is known */
         return -1;
+    }
     fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd >= 0 && roster_start_ticks(pid) != ticks) {
+    found = fd >= 0 ? roster_start_ticks(pid) : 0;
+    /* 0: /proc does not tell. It is mounted with hidepid (we are not dumpable, so that even our own
+     * user's processes are hidden then), or no descriptor is left. That proves no death. */
+    if (found != 0 && ticks != 0 && found != ticks) {
         (void)close(fd);
         errno = ESRCH;
         return -1;

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +95,32 @@ static void m6_a_reused_pid_is_not_the_process_meant(void **state)
     roster_watch_release(&watch);
 }
 
+/* A pidfd is had for the last descriptor, and then /proc cannot be read: as where hidepid hides it. */
+static void m6_who_cannot_be_looked_at_is_not_dead(void **state)
+{
+    struct roster_watch watch;
+    struct roster_death dead[4];
+    struct rlimit before;
+    struct rlimit tight;
+    unsigned found;
+    int next;
+
+    (void)state;
+    roster_watch_init(&watch);
+    assert_int_equal(roster_enter_locked(core, &worker, 0), 0);
+    next = dup(STDERR_FILENO);
+    assert_int_equal(close(next), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    tight = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    assert_int_equal(roster_start_ticks(getpid()) != 0, true);
+    found = roster_watch_dead(&watch, core, dead, 4);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(watch.seen[0].fd, next); /* it was the last one */
+    assert_int_equal(found, 0);
+    roster_watch_release(&watch);
+}
+
 static void a_ring_before_the_sleep_is_not_lost(void **state)
 {
     uint32_t row;
@@ -114,6 +141,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_roster_takes_nobody, make, drop),
         cmocka_unit_test_setup_teardown(m6_a_zombie_is_dead_and_the_living_are_not, make, drop),
         cmocka_unit_test_setup_teardown(m6_a_reused_pid_is_not_the_process_meant, make, drop),
+        cmocka_unit_test_setup_teardown(m6_who_cannot_be_looked_at_is_not_dead, make, drop),
         cmocka_unit_test_setup_teardown(a_ring_before_the_sleep_is_not_lost, make, drop),
     };
 
