@@ -31,7 +31,7 @@ FAULT(bad_request, 400, "invalid_request_error", NO, "The gateway could not read
 FAULT(bad_path, 400, "invalid_request_error", NO,
       "The request path has an encoded slash, an empty segment, a dot segment or a NUL in it.")
 FAULT(no_route, 404, "invalid_request_error", NO, "No route of this gateway serves this path.")
-FAULT(no_source, 503, "server_error", NO, "No upstream is configured on this gateway.")
+FAULT(no_source, 500, "server_error", NO, "No upstream is configured on this gateway.")
 FAULT(websocket, 426, "invalid_request_error", NO,
       "WebSocket is not served through this gateway; use HTTP.")
 FAULT(upstream_connect, 502, "server_error", OPEN, "The upstream could not be reached.")

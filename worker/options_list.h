@@ -53,7 +53,7 @@ OPTION(penstock, max_json_body, max_json_body_bytes, SIZE, "64m", 1024, 42949672
        "largest request body that is not multipart; a larger one is answered 413")
 OPTION(penstock, max_multipart_body, max_multipart_body_bytes, SIZE, "256m", 1024, 4294967296,
        RELOAD, "largest multipart request body; a larger one is answered 413")
-OPTION(penstock, max_params, max_params_bytes, SIZE, "64k", 4096, 1048576, RELOAD,
+OPTION(penstock, max_params, max_params_bytes, SIZE, "64k", 4096, 65536, RELOAD,
        "largest set of FastCGI parameters (request headers); a larger one is answered 431")
 OPTION(penstock, spool_above, spool_above_bytes, SIZE, "256k", 0, 67108864, RELOAD,
        "a request body larger than this lies in an unnamed file in the state directory while its "

@@ -95,6 +95,14 @@ until_true "the task has failed" shows "/api/v1/tasks/$job" output.task_status F
 expect "G13: a task that failed" "$(status_number used)" 1
 [ "$(upstream_stat images_drawn_max)" -le 2 ] || fail "N1: the upstream drew $(upstream_stat images_drawn_max) at once"
 
+# ---- G14: pictures are booked once, on the call that created the work, however often it is asked about ----
+begin_response 1
+for _ in 1 2 3; do shows "$responses/$job" status completed || true; done
+until_true "the finished response is shown" shows "$responses/$job" status completed
+booked_is() { [ "$(ledger "select images from calls where upstream_id = '$job'")" = "$1" ]; }
+until_true "G14: the creating call has the picture" booked_is 1
+expect "G14: polls have none" "$(ledger "select coalesce(sum(images), 0) from calls where endpoint = 'responses/{id}'")" 0
+
 # ---- background work that never begins keeps nothing ----
 for mock in status=429 status=500 close=read reset=100 garbage; do
     call -p $responses -H "$json" -H "X-Mock: $mock" -d "$background"

@@ -122,7 +122,7 @@ stop
 # ---- without an upstream ----
 url='' start_by_environment PENSTOCK_UPSTREAM=
 call -p /v1/models
-expect_refusal "no source" 503 penstock_no_source
+expect_refusal "no source" 500 penstock_no_source
 contains "no source" "$head" '^x-should-retry: false$'
 stop
 

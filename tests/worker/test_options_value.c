@@ -120,11 +120,11 @@ static const struct load_case bad_values[] = {
      "or with a unit: ms, s, m, h, d\n",
      true},
     {IN_PENSTOCK "max_params = 1k",
-     "t.conf:4: penstock.max_params: 1k is out of range; allowed: 4k to 1m (bytes, or with a "
+     "t.conf:4: penstock.max_params: 1k is out of range; allowed: 4k to 64k (bytes, or with a "
      "unit: k, m, g)\n",
      true},
     {IN_PENSTOCK "max_params = 1x",
-     "t.conf:4: penstock.max_params: \"1x\" is not a size; allowed: 4k to 1m (bytes, or with a "
+     "t.conf:4: penstock.max_params: \"1x\" is not a size; allowed: 4k to 64k (bytes, or with a "
      "unit: k, m, g)\n",
      true},
     {IN_PENSTOCK "log_level = wraning",

@@ -130,7 +130,7 @@ static void whoever_may_come_back_is_told_when(void **state)
     assert_string_equal(header_of(house, "Retry-After"), "5");
     respond_fault(house, FAULT_image_limit, -1);
     assert_string_equal(header_of(house, "Retry-After"), "5");
-    respond_fault(house, FAULT_no_source, -1); /* 503, but only the operator can help */
+    respond_fault(house, FAULT_no_source, -1); /* only the operator can help */
     assert_null(header_of(house, "Retry-After"));
     respond_fault(house, FAULT_upstream_connect, -1);
     assert_null(header_of(house, "Retry-After"));
