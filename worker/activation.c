@@ -152,7 +152,7 @@ static int listen_tcp(const char *listen_on, struct text *why)
         text_printf(why, "cannot listen on %s: not an address and port", listen_on);
         return -1;
     }
-    memcpy(host, listen_on + is_six, (size_t)(colon - listen_on) - 2U * is_six);
+    memcpy(host, listen_on + is_six, (size_t)(colon - listen_on) - (is_six ? 2 : 0));
     six.sin6_port = htons((uint16_t)port);
     four.sin_port = htons((uint16_t)port);
     fd = socket(is_six ? AF_INET6 : AF_INET, SOCK_STREAM, 0);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define DEFAULT_CONFIG "/etc/penstock/penstock.conf"
-#define REPORT_BYTES_MAX (256 * 1024)
+#define REPORT_BYTES_MAX (256U << 10)
 
 static const char usage[] =
     "usage: penstockd [-c FILE] [-t | -T] [-F]\n"

@@ -4,9 +4,11 @@
  *   SIGHUP, SIGUSR2  reload: the program on disk tests the configuration (-t); when it is good, the
  *                    master runs that program in its own place, with the same sockets; the new
  *                    generation starts, then the old one is told to drain. A binary upgrade is the
- * same. SIGQUIT          graceful stop. Where the sockets are the service manager's, the master
- * leaves at once and the workers drain by themselves: the next master can start meanwhile SIGTERM,
- * SIGINT  fast stop SIGUSR1          everybody opens the log file again
+ *                    same.
+ *   SIGQUIT          graceful stop. Where the sockets are the service manager's, the master leaves
+ *                    at once and the workers drain by themselves: the next master can start meanwhile
+ *   SIGTERM, SIGINT  fast stop
+ *   SIGUSR1          everybody opens the log file again
  *
  * Nothing depends on the master's being alive or quick: burial, queue and ledger are done by the
  * workers and the monitor (M4). It takes no slot and, but for the load of limits, no lock.

@@ -16,7 +16,7 @@
 
 /* A larger document than this, for a client that was promised a stream, stalls and ends in an
  * error. */
-#define WRAPPED_BYTES_MAX (128 * 1024 * 1024)
+#define WRAPPED_BYTES_MAX (128U << 20)
 
 /* A document for a client that was promised a stream: held back whole, then sent as one event. */
 static bool must_wrap(const struct request *request)

@@ -59,7 +59,7 @@ enum response_state {
 };
 
 #define REQUEST_PATH_MAX 4096
-#define REQUEST_BODY_HELD_MAX (256 * 1024) /* of an answer, before the commit (H4) */
+#define REQUEST_BODY_HELD_MAX (256U << 10) /* of an answer, before the commit (H4) */
 
 struct request {
     struct worker *worker;

@@ -31,7 +31,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define THREAD_STACK_BYTES (512 * 1024)
+#define THREAD_STACK_BYTES (512U << 10)
 #define EXHAUSTED_NAP_NS (50 * NS_PER_MS)
 #define CUT_GRACE_NS (3 * NS_PER_S)
 #define LOOK_NS (250 * NS_PER_MS)
