@@ -104,7 +104,7 @@ until_true "all serve" serves_alone
 expect "the same semaphore" "$(semaphore_id)" "$semaphore"
 
 # ---- a stopped worker: its waiters are passed over and keep their number ----
-pair=($(workers))
+mapfile -t pair < <(workers)
 draw_as() { # draw_as MODEL DELAY_MS [options]
     local model=$1 delay=$2
     shift 2
