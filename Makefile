@@ -273,7 +273,7 @@ $(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
-$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission heartbeat receive respond route upstream_head): \
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission heartbeat receive relay respond route upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
 $(FUZZERS:%=$(B)/tests/bin/fuzz/%): $(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)

@@ -447,9 +447,11 @@ static enum http_outcome judge(const struct http_exchange *exchange, CURLcode co
         return code == CURLE_OPERATION_TIMEDOUT ? HTTP_CONNECT_TIMEOUT : HTTP_NOT_SENT;
     if (has_head)
         return HTTP_CUT;
-    /* The first is HTTP/0.9 to libcurl: bytes without a head. */
-    return code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY ? HTTP_BAD_ANSWER
-                                                                                  : HTTP_NO_ANSWER;
+    /* Bytes without a head are HTTP/0.9 to libcurl; the last is a header's name that it refuses. */
+    if (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY ||
+        code == CURLE_BAD_FUNCTION_ARGUMENT)
+        return HTTP_BAD_ANSWER;
+    return HTTP_NO_ANSWER;
 }
 
 static void finish(struct http_exchange *exchange, CURLcode code)

@@ -8,6 +8,7 @@
  */
 #include "worker/relay.h"
 
+#include "base/byte_run.h"
 #include "base/clock.h"
 #include "shared/leases.h"
 #include "worker/upstream.h"
@@ -120,38 +121,45 @@ static enum step_result finish(struct request *request)
     return request->fault.code == FAULT_NONE ? STEP_NEXT : STEP_FAULT;
 }
 
-/* Send a held document as one event. */
+/* The held document as one event, a data line for each of its lines: readers join them again. */
+static bool write_event(struct request *request)
+{
+    struct fastcgi *fcgi = request->fcgi;
+    const char *at = text_string(&request->held);
+    const char *end = at + request->held.length;
+    bool written = request->upstream_status / 100 == 2 || fastcgi_write(fcgi, "event: error\n", 13);
+
+    while (written && at < end) {
+        size_t length = byte_run_until(at, (size_t)(end - at), '\r', '\n');
+
+        written = fastcgi_write(fcgi, "data: ", 6) && fastcgi_write(fcgi, at, length) &&
+                  fastcgi_write(fcgi, "\n", 1);
+        at += length;
+        while (at < end && (*at == '\r' || *at == '\n'))
+            at++;
+    }
+    return written && fastcgi_write(fcgi, "\n", 1);
+}
+
 static enum step_result finish_wrapped(struct request *request)
 {
     enum step_result result = finish(request);
-    struct text event;
-    const char *line = text_string(&request->held);
 
     request->status = request->upstream_status;
-    text_init(&event, request->held.length * 2 + 256);
-    if (request->upstream_status / 100 != 2)
-        text_append_string(&event, "event: error\n");
-    while (*line) {
-        size_t length = strcspn(line, "\r\n");
-
-        text_append_string(&event, "data: ");
-        text_append(&event, line, length);
-        text_append_char(&event, '\n');
-        line += length;
-        line += strspn(line, "\r\n");
-    }
-    text_append_char(&event, '\n');
-    if (result == STEP_NEXT && !fastcgi_write(request->fcgi, text_string(&event), event.length))
+    if (result == STEP_NEXT && !write_event(request))
         result = request_client_left(request);
-    text_release(&event);
     text_release(&request->held);
     request->held.limit = REQUEST_BODY_HELD_MAX;
     return result;
 }
 
+/* What came is sent on at once where more will come at its own pace: of event streams, and of all else
+ * whose length nobody knows (speech, lines and lists of JSON). */
 static bool flush(struct request *request)
 {
-    if (!request->upstream_is_stream || request->discard || fastcgi_flush(request->fcgi))
+    bool paced = request->upstream_is_stream || request->upstream_length < 0;
+
+    if (!paced || request->discard || fastcgi_flush(request->fcgi))
         return true;
     return upstream_pass_body(request, "", 0); /* finds the client gone, and decides */
 }

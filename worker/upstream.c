@@ -17,6 +17,16 @@ static const char *header_value(const struct http_head *head, const char *name)
     return NULL;
 }
 
+/* Chunks tell a body's end; with any other transfer coding the connection does (RFC 9112, 6.3). */
+static bool is_chunked(const struct http_head *head)
+{
+    for (size_t i = 0; i < head->header_count; i++)
+        if (strcasecmp(head->headers[i].name, "transfer-encoding") == 0 &&
+            strcasestr(head->headers[i].value, "chunked"))
+            return true;
+    return false;
+}
+
 static bool on_head(void *context, const struct http_head *head)
 {
     struct request *request = context;
@@ -25,10 +35,14 @@ static bool on_head(void *context, const struct http_head *head)
     request->upstream_status = head->status;
     request->upstream_length = head->content_length;
     request->upstream_is_stream = type && strncasecmp(type, "text/event-stream", 17) == 0;
-    request->upstream_by_close =
-        head->content_length < 0 && !header_value(head, "transfer-encoding");
+    request->upstream_by_close = head->content_length < 0 && !is_chunked(head);
     request->last_upstream_ns = clock_monotonic_ns();
     upstream_head_translate(request, head);
+    if (request->head.overflowed) { /* half a head would swallow the body's beginning */
+        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+        request->upstream_status = 0;
+        return false;
+    }
     pictures_begin(&request->pictures, request->reader.intent.endpoint, type,
                    header_value(head, "content-encoding"));
     request->counting = true;
@@ -73,7 +87,10 @@ static enum http_take on_body(void *context, const char *bytes, size_t length)
     http_client_wake(request->client);
     if (!request->committed) {
         text_append(&request->held, bytes, length);
-        return request->held.overflowed ? HTTP_ABORT : HTTP_TAKEN;
+        if (!request->held.overflowed)
+            return HTTP_TAKEN;
+        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+        return HTTP_ABORT;
     }
     /* The upstream has sent all it announced: its work is over, and the slot goes before our last
      * write (G9). */
@@ -82,16 +99,25 @@ static enum http_take on_body(void *context, const char *bytes, size_t length)
     return upstream_pass_body(request, bytes, length) ? HTTP_TAKEN : HTTP_ABORT;
 }
 
+/* How long a body goes upstream; -1 = none at all. */
+static int64_t body_bytes(const struct request *request)
+{
+    /* libcurl waits for the body of an answer whose request had one, even to HEAD. */
+    if (strcmp(request->method, "HEAD") == 0)
+        return -1;
+    if (request->body.bytes > 0)
+        return request->body.bytes;
+    return request->announced_bytes < 0 || strcmp(request->method, "GET") == 0 ? -1 : 0;
+}
+
 bool upstream_start(struct request *request)
 {
-    bool has_body = request->body.bytes > 0 || request->announced_bytes >= 0;
-    bool reads = strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
     const struct http_request asked = {
         .method = request->method,
         .url = text_string(&request->url),
         .headers = request->headers,
         .header_count = request->header_count,
-        .body_bytes = (reads && request->body.bytes == 0) || !has_body ? -1 : request->body.bytes,
+        .body_bytes = body_bytes(request),
         .read_body = spool_read,
         .body_context = &request->body,
         .fresh_connection = request->reader.intent.image,
@@ -142,17 +168,19 @@ static struct deadline next_deadline(const struct request *request)
     const struct image_concurrency_options *image = &request->worker->options->image;
     const struct source_options *source = request->source;
     bool is_image = request->reader.intent.image;
+    bool begun = request->upstream_status != 0;
     struct deadline deadline = {.at_ns = CLOCK_NEVER, .code = FAULT_NONE};
     int64_t idle_ms = source->stream_idle_timeout_ms;
 
     sooner(&deadline, request->attempt_started_ns, source->timeout_ms,
            request->committed ? FAULT_upstream_stalled : FAULT_upstream_timeout);
-    if (request->upstream_status == 0) {
-        if (is_image)
-            sooner(&deadline, request->attempt_started_ns, image->image_first_byte_timeout_ms,
-                   FAULT_upstream_timeout);
+    if (is_image && request->upstream_bytes == 0)
+        sooner(&deadline, request->attempt_started_ns, image->image_first_byte_timeout_ms,
+               begun ? FAULT_upstream_stalled : FAULT_upstream_timeout);
+    /* A document's early head tells no more of its first byte than none. */
+    if (!begun || (is_image && request->upstream_bytes == 0 && !request->upstream_is_stream &&
+                   image->image_first_byte_timeout_ms >= 0))
         return deadline;
-    }
     if (is_image && request->upstream_is_stream &&
         image->image_stream_data_interval_timeout_ms >= 0)
         idle_ms = image->image_stream_data_interval_timeout_ms;
