@@ -158,6 +158,28 @@ static bool has_line_break(const char *value)
     return strpbrk(value, "\r\n") != NULL;
 }
 
+/* Gemini's clients may bring their key in the query, where it would stand beside the source's own. */
+static void drop_query_key(struct text *url)
+{
+    char *at = strchr(url->bytes, '?');
+
+    while (at) { /* at: the ? or & before a word */
+        size_t length = strcspn(at + 1, "&");
+
+        if (strncmp(at + 1, "key=", 4) != 0) {
+            at = strchr(at + 1, '&');
+            continue;
+        }
+        if (*at == '?' && at[1 + length] == '&')
+            memmove(at + 1, at + length + 2, strlen(at + length + 2) + 1); /* keeps the ? */
+        else
+            memmove(at, at + length + 1, strlen(at + length + 1) + 1);
+        if (*at == '\0')
+            break;
+    }
+    url->length = strlen(url->bytes);
+}
+
 static void build_url(struct request *request)
 {
     const char *strip = request->route->strip_prefix;
@@ -175,6 +197,8 @@ static void build_url(struct request *request)
         url->length -= strip_length;
         memmove(url->bytes + path, url->bytes + path + strip_length, url->length - path + 1);
     }
+    if (request->source->dialect == DIALECT_GEMINI && *request->source->api_key && !url->overflowed)
+        drop_query_key(url);
 }
 
 bool upstream_head_build(struct request *request)

@@ -70,6 +70,44 @@ static void the_url_is_the_base_and_the_target_as_sent(void **state)
     }
 }
 
+/* N6: a client's key must not reach an account that is not the client's. */
+static void a_clients_key_in_the_query_goes_no_further_than_here(void **state)
+{
+    static const struct {
+        const char *target, *url;
+    } cases[] = {
+        {"/v1/x?key=k", "https://a.example/v1/x"},
+        {"/v1/x?key=", "https://a.example/v1/x"},
+        {"/v1/x?alt=sse&key=k", "https://a.example/v1/x?alt=sse"},
+        {"/v1/x?key=k&alt=sse&key=l", "https://a.example/v1/x?alt=sse"},
+        {"/v1/x?a=1&key=k&&b=key=2&monkey=3&keys=4",
+         "https://a.example/v1/x?a=1&&b=key=2&monkey=3&keys=4"},
+        {"/v1/key=k/x", "https://a.example/v1/key=k/x"},
+        {"/v1/x?key=k&key=l&", "https://a.example/v1/x?"},
+        {"/v1/x?&a=1&", "https://a.example/v1/x?&a=1&"},
+        {"/v1/x?", "https://a.example/v1/x?"},
+        {"/v1/x", "https://a.example/v1/x"},
+    };
+    struct house *house = *state;
+
+    house->source.dialect = DIALECT_GEMINI;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        house->source.api_key = "own";
+        house->request->raw_target = cases[i].target;
+        assert_true(upstream_head_build(house->request));
+        assert_string_equal(text_string(&house->request->url), cases[i].url);
+        assert_int_equal(house->request->url.length, strlen(cases[i].url));
+    }
+    house->source.api_key = "";
+    house->request->raw_target = "/v1/x?key=k";
+    assert_true(upstream_head_build(house->request));
+    assert_string_equal(text_string(&house->request->url), "https://a.example/v1/x?key=k");
+    house->source.api_key = "own";
+    house->source.dialect = DIALECT_OPENAI; /* to whom it is a word like others */
+    assert_true(upstream_head_build(house->request));
+    assert_string_equal(text_string(&house->request->url), "https://a.example/v1/x?key=k");
+}
+
 static void a_url_beyond_its_bound_is_refused(void **state)
 {
     static char target[20000];
@@ -460,6 +498,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_HOUSE(the_url_is_the_base_and_the_target_as_sent),
+        WITH_HOUSE(a_clients_key_in_the_query_goes_no_further_than_here),
         WITH_HOUSE(a_url_beyond_its_bound_is_refused),
         WITH_HOUSE(end_to_end_headers_pass_as_they_are),
         WITH_HOUSE(what_is_the_clients_and_the_sites_own_stays_here),
