@@ -51,8 +51,8 @@ enum step_result route_step(struct request *request)
     request->source = request->route->to;
     if (request->route->kind != ROUTE_KIND_AUTO)
         request->kind = kinds[request->route->kind];
-    if (request->kind == CALL_IMAGE)
-        request->reader.intent.image =
-            request->reader.intent.image || request->route->kind == ROUTE_KIND_IMAGE;
+    /* What only asks or polls draws nothing (G2). */
+    if (request->route->kind == ROUTE_KIND_IMAGE && strcmp(request->method, "POST") == 0)
+        request->reader.intent.image = true;
     return STEP_NEXT;
 }

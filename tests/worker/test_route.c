@@ -149,6 +149,20 @@ static void g1_a_route_adds_to_the_gate_and_never_takes_from_it(void **state)
     assert_true(house->request->reader.intent.image);
 }
 
+/* G2: polls and questions below such a route draw nothing. */
+static void g2_what_only_asks_is_no_image_call(void **state)
+{
+    static const char *const methods[] = {"GET", "HEAD", "DELETE", "OPTIONS"};
+    struct house *house = *state;
+
+    for (size_t i = 0; i < LENGTH(methods); i++) {
+        house->request->kind = CALL_OTHER;
+        house->request->method = methods[i];
+        assert_string_equal(route_of(house, "/v1/images/generations"), "exact");
+        assert_false(house->request->reader.intent.image);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +177,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_route_may_say_what_kind_its_calls_are, make, drop_house),
         cmocka_unit_test_setup_teardown(g1_a_route_adds_to_the_gate_and_never_takes_from_it, make,
                                         drop_house),
+        cmocka_unit_test_setup_teardown(g2_what_only_asks_is_no_image_call, make, drop_house),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
