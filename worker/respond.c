@@ -85,6 +85,13 @@ static void send_status(struct request *request)
     text_release(&body);
 }
 
+/* One that is encoded was not read, and where the reader stands is where it stood before. */
+static bool ends_between_events(const struct request *request)
+{
+    return request->counting && request->pictures.body == PICTURES_SSE &&
+           request->pictures.sse.at_boundary;
+}
+
 static void send_event(struct request *request)
 {
     struct text event;
@@ -92,7 +99,7 @@ static void send_event(struct request *request)
     text_init(&event, 4096);
     /* The upstream may have stopped in the middle of a line or event: end it, so that ours is read.
      */
-    if (request->committed && !(request->counting && request->pictures.sse.at_boundary))
+    if (request->committed && !ends_between_events(request))
         text_append_string(&event, "\n\n");
     fault_append_event(&request->fault, request_family(request), &event);
     (void)fastcgi_write(request->fcgi, text_string(&event), event.length);

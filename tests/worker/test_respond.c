@@ -237,11 +237,29 @@ static void a_stream_cut_between_events_gets_no_blank_lines_more(void **state)
     request->response = RESPONSE_STREAM;
     request->committed = true;
     request->counting = true;
+    request->pictures.body = PICTURES_SSE;
     request->pictures.sse.at_boundary = true;
     (void)fastcgi_write(house->fcgi, "data: 1\n\n", 9);
     fault_set(&request->fault, FAULT_upstream_cut, "%s", "");
     assert_int_equal(respond_step(request), STEP_NEXT);
     assert_memory_equal(fake_fastcgi_out(house->fcgi), "data: 1\n\nevent: error\n", 22);
+}
+
+/* What stands in the reader of a stream that is not read is another request's. */
+static void n4_where_an_unread_stream_stopped_is_not_known(void **state)
+{
+    struct house *house = *state;
+    struct request *request = house->request;
+
+    request->response = RESPONSE_STREAM;
+    request->committed = true;
+    request->counting = true;
+    request->pictures.body = PICTURES_IGNORED;
+    request->pictures.sse.at_boundary = true;
+    (void)fastcgi_write(house->fcgi, "half", 4);
+    fault_set(&request->fault, FAULT_upstream_cut, "%s", "");
+    assert_int_equal(respond_step(request), STEP_NEXT);
+    assert_memory_equal(fake_fastcgi_out(house->fcgi), "half\n\nevent: error\n", 19);
 }
 
 static void after_heartbeats_a_fault_is_the_document(void **state)
@@ -343,6 +361,7 @@ int main(void)
         WITH_HOUSE(in_a_stream_a_fault_is_one_event_of_the_family),
         WITH_HOUSE(n4_a_cut_stream_ends_in_an_event_of_its_own),
         WITH_HOUSE(a_stream_cut_between_events_gets_no_blank_lines_more),
+        WITH_HOUSE(n4_where_an_unread_stream_stopped_is_not_known),
         WITH_HOUSE(after_heartbeats_a_fault_is_the_document),
         WITH_HOUSE(n4_in_a_body_a_fault_cuts_the_connection),
         WITH_HOUSE(a_good_answer_is_ended_and_nothing_added),
