@@ -130,6 +130,40 @@ static enum step_result judge_problem(struct request *request)
     UNREACHABLE();
 }
 
+static bool query_has(const char *target, const char *pair)
+{
+    const char *at = strchr(target, '?');
+    size_t length = strlen(pair);
+
+    for (; at; at = strchr(at + 1, '&'))
+        if (strncmp(at + 1, pair, length) == 0 && (at[1 + length] == '\0' || at[1 + length] == '&'))
+            return true;
+    return false;
+}
+
+/* Where neither path nor body says whether the answer is to be an event stream. */
+static bool wants_stream(const struct request *request)
+{
+    const struct intent *intent = &request->reader.intent;
+    const char *sse = fastcgi_param(request->fcgi, "HTTP_X_DASHSCOPE_SSE");
+
+    switch (intent->endpoint) {
+    case ENDPOINT_GEMINI: /* without it a list of JSON objects */
+        return intent->stream && query_has(request->raw_target, "alt=sse");
+    case ENDPOINT_DASHSCOPE:
+        return intent->stream || (sse && strcasecmp(sse, "enable") == 0);
+    case ENDPOINT_OTHER:
+    case ENDPOINT_CHAT:
+    case ENDPOINT_COMPLETIONS:
+    case ENDPOINT_RESPONSES:
+    case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_IMAGES:
+    case ENDPOINT_MESSAGES:
+        return intent->stream;
+    }
+    UNREACHABLE();
+}
+
 enum step_result receive_step(struct request *request)
 {
     const struct image_concurrency_options *image = &request->worker->options->image;
@@ -150,6 +184,7 @@ enum step_result receive_step(struct request *request)
     intent_end(&request->reader);
     counter_add(&segment_instance(request->worker->segment)->counters, COUNTER_bytes_in,
                 (uint64_t)request->body.bytes);
+    request->reader.intent.stream = wants_stream(request);
     request->kind = request->reader.intent.kind;
     if (result != STEP_NEXT)
         return result;
