@@ -98,12 +98,12 @@ static void stand(struct door *door, int post)
 {
     struct epoll_event event;
 
-    (void)epoll_wait(door->posts[post], &event, 1, -1);
+    (void)epoll_wait(door->posts[post], &event, 1, DOOR_LOOK_MS);
     if (is_busy(door) && !atomic_load(&door->closed))
         clock_sleep_ns(DOOR_NAP_NS);
 }
 
-bool door_wait(struct door *door, unsigned thread)
+void door_wait(struct door *door, unsigned thread)
 {
     struct door_thread *self = &door->threads[thread];
     bool parks;
@@ -120,10 +120,8 @@ bool door_wait(struct door *door, unsigned thread)
     /* who calls has given this thread a post before */
     while (parks && !atomic_load(&door->closed) && atomic_load(&self->called) == 0)
         (void)syscall(SYS_futex, &self->called, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-    if (atomic_load(&door->closed))
-        return false;
-    stand(door, self->post);
-    return !atomic_load(&door->closed);
+    if (!atomic_load(&door->closed))
+        stand(door, self->post);
 }
 
 void door_entered(struct door *door, unsigned thread)

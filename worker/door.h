@@ -10,6 +10,13 @@
  * While requests are finished at more than DOOR_BUSY_PER_MS, a doorman that is woken naps for
  * DOOR_NAP_NS first: the threads that finish take what has come, each without a wake-up.
  *
+ * The kernel wakes one doorman for a connection and tells nobody else. So whoever was woken must try the
+ * socket, also when the door was closed meanwhile; and since it may be killed or stopped before it does,
+ * every doorman tries the socket every DOOR_LOOK_MS without being woken.
+ *
+ * The kernel wakes one doorman of one process for a connection. When that one is killed or stopped
+ * before it has taken it, nobody else is told: so every doorman looks by itself every DOOR_LOOK_MS.
+ *
  * Threads: all of a worker's request threads use one door.
  */
 #ifndef WORKER_DOOR_H
@@ -24,8 +31,10 @@
 #include <stdint.h>
 
 #define DOORMEN 2
+#define DOOR_LOOK_MS 250
 #define DOOR_BUSY_PER_MS 3
 #define DOOR_NAP_NS (300 * NS_PER_US)
+#define DOOR_LOOK_MS 250
 
 struct door_thread {
     _Atomic uint32_t called; /* futex word: 1 = stand at the door */
@@ -52,9 +61,10 @@ struct door {
 MUST_CHECK bool door_init(struct door *door, int listen_fd, int stop_fd, unsigned threads);
 void door_release(struct door *door);
 
-/* The thread found nothing at the socket: wait until it is worth another try. False: closed. */
-MUST_CHECK bool door_wait(struct door *door, unsigned thread);
-/* The thread took a request. */
+/* The thread found nothing at the socket: wait until it is worth another try, or the door is closed.
+ * Who comes back must try the socket, then too. */
+void door_wait(struct door *door, unsigned thread);
+/* The thread took a connection. */
 void door_entered(struct door *door, unsigned thread);
 /* It finished one. */
 void door_finished(struct door *door);

@@ -554,14 +554,13 @@ static void refuse(struct fastcgi *fcgi, enum fastcgi_head_state state)
     close_connection(fcgi);
 }
 
-enum fastcgi_accepted fastcgi_accept(struct fastcgi *fcgi, int listen_fd, int64_t stall_ms)
+enum fastcgi_accepted fastcgi_take(struct fastcgi *fcgi, int listen_fd, int64_t stall_ms)
 {
     union {
         struct sockaddr any;
         struct sockaddr_storage room;
     } peer;
     socklen_t peer_bytes = sizeof peer;
-    enum fastcgi_head_state state;
     int one = 1;
 
     peer.any.sa_family = AF_UNSPEC;
@@ -579,9 +578,22 @@ enum fastcgi_accepted fastcgi_accept(struct fastcgi *fcgi, int listen_fd, int64_
     fcgi->late_have = fcgi->late_skip = 0;
     fcgi->sent_bytes = 0;
     fcgi->queued = 0;
-    state = await_head(fcgi);
+    return FASTCGI_CONNECTION;
+}
+
+enum fastcgi_accepted fastcgi_read_head(struct fastcgi *fcgi)
+{
+    enum fastcgi_head_state state = await_head(fcgi);
+
     if (state == FASTCGI_HEAD_WHOLE)
         return read_head(fcgi) ? FASTCGI_REQUEST : FASTCGI_NOTHING;
     refuse(fcgi, state);
     return FASTCGI_NOTHING;
+}
+
+enum fastcgi_accepted fastcgi_accept(struct fastcgi *fcgi, int listen_fd, int64_t stall_ms)
+{
+    enum fastcgi_accepted taken = fastcgi_take(fcgi, listen_fd, stall_ms);
+
+    return taken == FASTCGI_CONNECTION ? fastcgi_read_head(fcgi) : taken;
 }

@@ -28,10 +28,17 @@ MUST_CHECK struct fastcgi *fastcgi_new(void); /* NULL: out of memory */
 void fastcgi_free(struct fastcgi *fcgi);
 
 enum fastcgi_accepted {
-    FASTCGI_REQUEST,   /* a request; its parameters can be asked for */
-    FASTCGI_NOTHING,   /* another thread was faster, or the peer went away before a whole head */
-    FASTCGI_EXHAUSTED, /* out of descriptors or memory: sleep and come back */
+    FASTCGI_REQUEST,    /* a request; its parameters can be asked for */
+    FASTCGI_CONNECTION, /* a connection, whose head is still to be read */
+    FASTCGI_NOTHING,    /* another thread was faster, or the peer went away before a whole head */
+    FASTCGI_EXHAUSTED,  /* out of descriptors or memory: sleep and come back */
 };
+/* The two steps of fastcgi_accept, for whom something is to be done between them: a connection that is
+ * slow to say what it wants must not keep others waiting. take: CONNECTION, NOTHING or EXHAUSTED;
+ * read_head, after CONNECTION: REQUEST or NOTHING. */
+MUST_CHECK enum fastcgi_accepted fastcgi_take(struct fastcgi *fcgi, int listen_fd,
+                                              int64_t stall_ms);
+MUST_CHECK enum fastcgi_accepted fastcgi_read_head(struct fastcgi *fcgi);
 /* Accept one connection from the non-blocking listen_fd and read its parameters, which it waits for
  * at most stall_ms (and ten seconds); stall_ms bounds every later write. A head beyond the bounds
  * of fastcgi_head.h is answered here (431) and a bad one closed; both are NOTHING. */

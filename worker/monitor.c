@@ -123,13 +123,13 @@ static int make_epoll(const struct monitor *monitor)
 
 static void take_requests(struct monitor *monitor, struct fastcgi *fcgi, int epoll_fd)
 {
-    while (!atomic_load(&monitor->stop)) {
+    for (bool open = true; open;) {
         struct epoll_event event;
         enum fastcgi_accepted accepted;
 
-        if (epoll_wait(epoll_fd, &event, 1, -1) != 1 ||
-            event.data.fd != monitor->context->status_fd)
-            continue;
+        /* Why it looks without being woken, and once more after the end: door.h. */
+        (void)epoll_wait(epoll_fd, &event, 1, LOOK_MS);
+        open = !atomic_load(&monitor->stop);
         accepted = fastcgi_accept(fcgi, monitor->context->status_fd, STATUS_STALL_MS);
         if (accepted == FASTCGI_EXHAUSTED)
             clock_sleep_ns(EXHAUSTED_NAP_NS);

@@ -96,12 +96,15 @@ enum fastcgi_accepted request_run(struct request *request)
     enum fastcgi_accepted accepted;
     enum step_result last = STEP_NEXT;
 
-    accepted = fastcgi_accept(request->fcgi, worker->listen_fd,
-                              worker->options->penstock.client_stall_timeout_ms);
-    if (accepted != FASTCGI_REQUEST)
+    accepted = fastcgi_take(request->fcgi, worker->listen_fd,
+                            worker->options->penstock.client_stall_timeout_ms);
+    if (accepted != FASTCGI_CONNECTION)
         return accepted;
+    /* Others must stand at the door while this connection takes its time to say what it wants. */
     door_entered(&worker->door, request->thread);
     atomic_fetch_add_explicit(&worker->accepts, 1, memory_order_relaxed);
+    if (fastcgi_read_head(request->fcgi) != FASTCGI_REQUEST)
+        return FASTCGI_CONNECTION;
     request_clear(request);
     for (size_t i = 0; i < LENGTH(steps); i++) {
         enum step_result result;
@@ -114,7 +117,7 @@ enum fastcgi_accepted request_run(struct request *request)
     }
     fastcgi_finish(request->fcgi);
     spool_reset(&request->body); /* the thread may rest for hours; the disk is not its own */
-    return accepted;
+    return FASTCGI_REQUEST;
 }
 
 struct request *request_new(struct worker *worker, struct bell_seat *seat)

@@ -72,20 +72,24 @@ void child_ready(const struct child_context *context)
 static void take_requests(struct worker *worker, struct request *request)
 {
     struct roster_row *row = &segment_core(worker->segment)->roster[worker->gate.self];
-    bool open = true;
-
-    while (open && !atomic_load(&worker->draining)) {
+    for (;;) {
+        bool open = !atomic_load(&worker->draining);
         enum fastcgi_accepted accepted;
 
         atomic_fetch_add(&row->threads_busy, 1);
         accepted = request_run(request);
         atomic_fetch_sub(&row->threads_busy, 1);
-        if (accepted == FASTCGI_REQUEST)
+        if (accepted == FASTCGI_REQUEST || accepted == FASTCGI_CONNECTION) {
             door_finished(&worker->door);
-        else if (accepted == FASTCGI_EXHAUSTED)
+            if (atomic_load(&worker->draining))
+                return;
+        } else if (!open) {
+            return; /* having looked once more: a connection it was woken for nobody else knows of */
+        } else if (accepted == FASTCGI_EXHAUSTED) {
             clock_sleep_ns(EXHAUSTED_NAP_NS);
-        else
-            open = door_wait(&worker->door, request->thread);
+        } else {
+            door_wait(&worker->door, request->thread);
+        }
     }
 }
 

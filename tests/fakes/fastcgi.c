@@ -64,6 +64,18 @@ enum fastcgi_accepted fastcgi_accept(struct fastcgi *fcgi, int listen_fd, int64_
     return fcgi->accepted;
 }
 
+enum fastcgi_accepted fastcgi_take(struct fastcgi *fcgi, int listen_fd, int64_t stall_ms)
+{
+    enum fastcgi_accepted accepted = fastcgi_accept(fcgi, listen_fd, stall_ms);
+
+    return accepted == FASTCGI_REQUEST ? FASTCGI_CONNECTION : accepted;
+}
+
+enum fastcgi_accepted fastcgi_read_head(struct fastcgi *fcgi)
+{
+    return fcgi->accepted;
+}
+
 const char *fastcgi_param(const struct fastcgi *fcgi, const char *name)
 {
     size_t length = strlen(name);

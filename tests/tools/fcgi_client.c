@@ -16,6 +16,7 @@
  *     -m MS                  (default 500)
  *     -T SECONDS             bound for one request (default 60)
  *     -e SEED
+ *     -q CONNECTIONS         open so many first that say nothing, and hold them to the end
  *     -u                     number calls: the header "X-Call: <seed>-<number>" on each
  *     -o FILE                one request: its body goes there, only its head to standard output
  *     -t                     one request: a line "MS BYTES" on standard error whenever some of the
@@ -55,7 +56,7 @@ static struct {
     unsigned param_count;
     struct text body;
     uint64_t slow_bytes_per_s, cut_after, clients, requests, seconds, leave_percent, leave_ms,
-        bound_s;
+        bound_s, silent;
     uint64_t seed;
     bool never_read, number_calls, tell_times;
 } how = {.path = "/v1/models", .clients = 1, .requests = 1, .leave_ms = 500, .bound_s = 60};
@@ -499,6 +500,9 @@ static bool take_option(int letter, const char *value)
     case 'e':
         how.seed = number(value);
         return true;
+    case 'q':
+        how.silent = number(value);
+        return true;
     case 'u':
         how.number_calls = true;
         return true;
@@ -524,12 +528,15 @@ int main(int argc, char **argv)
 
     text_init(&how.body, SIZE_MAX / 2);
     how.cut_after = UINT64_MAX;
-    while ((letter = getopt(argc, argv, "s:X:p:L:d:f:w:k:rc:n:S:l:m:T:e:uo:tH:P:")) != -1)
+    while ((letter = getopt(argc, argv, "s:X:p:L:d:f:w:k:rc:n:S:l:m:T:e:q:uo:tH:P:")) != -1)
         if (!take_option(letter, optarg))
             return 2;
     if (!how.socket || optind < argc)
         return 2;
     if (!how.method)
         how.method = how.body.length > 0 ? "POST" : "GET";
+    for (; how.silent > 0; how.silent--)
+        if (dial() < 0)
+            return 4;
     return how.clients == 1 && how.requests == 1 && how.seconds == 0 ? single() : storm();
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -70,13 +71,15 @@ static void serve(int fd)
 static void *request_thread(void *argument)
 {
     unsigned self = (unsigned)(uintptr_t)argument;
-    bool open = true;
 
-    while (open) {
+    for (;;) {
+        bool open = !atomic_load(&door.closed);
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
+        if (fd < 0 && !open)
+            break;
         if (fd < 0) {
-            open = door_wait(&door, self);
+            door_wait(&door, self);
             continue;
         }
         door_entered(&door, self);
@@ -165,12 +168,49 @@ static void all_come_back_when_it_closes(void **state)
     assert_int_equal(door.standing <= DOORMEN, true);
 }
 
+/* The kernel told it alone of a connection, and it ends before it takes it. */
+static void *thread_that_is_killed(void *other_door)
+{
+    door_wait(other_door, 0);
+    return NULL;
+}
+
+static void what_a_killed_thread_was_woken_for_is_taken(void **state)
+{
+    enum { ROUNDS = 5 };
+    pthread_t threads[THREADS];
+    struct door other;
+
+    (void)state;
+    door_release(&door);
+    assert_true(door_init(&other, listen_fd, stop_fd, 1)); /* who was there first is woken first */
+    assert_true(door_init(&door, listen_fd, stop_fd, THREADS));
+    start(threads);
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_t killed;
+        struct pollfd answer = {.events = POLLIN};
+        char byte = 'x';
+
+        assert_int_equal(pthread_create(&killed, NULL, thread_that_is_killed, &other), 0);
+        clock_sleep_ns(5 *
+                       NS_PER_MS); /* as a rule it waits by now; else this round proves nothing */
+        answer.fd = call();
+        assert_int_equal(write(answer.fd, &byte, 1), 1);
+        assert_int_equal(poll(&answer, 1, 20 * DOOR_LOOK_MS), 1);
+        (void)close(answer.fd);
+        assert_int_equal(pthread_join(killed, NULL), 0);
+    }
+    stop(threads);
+    door_release(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_threads_can_be_inside_at_once, make, drop),
         cmocka_unit_test_setup_teardown(nobody_is_left_in_the_backlog, make, drop),
         cmocka_unit_test_setup_teardown(all_come_back_when_it_closes, make, drop),
+        cmocka_unit_test_setup_teardown(what_a_killed_thread_was_woken_for_is_taken, make, drop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
