@@ -281,9 +281,22 @@ static unsigned bury_all(struct roster_watch *watch)
     return buried;
 }
 
-/* The end of a process is reported by its pidfd, zombie or not: wait for that, then bury. */
+static bool has_entered(pid_t pid)
+{
+    const struct core_area *core = segment_core(&segment);
+
+    for (uint32_t i = 0; i < ROSTER_MAX; i++)
+        if (atomic_load(&core->roster[i].pid) == pid)
+            return true;
+    return false;
+}
+
+/* The end of a process is reported by its pidfd, zombie or not: wait for that, then bury. One that is
+ * killed before it has entered leaves nothing to bury. */
 static void kill_and_bury(struct roster_watch *watch, pid_t pid)
 {
+    while (!has_entered(pid))
+        clock_sleep_ns(NS_PER_MS);
     assert_int_equal(kill(pid, SIGKILL), 0);
     while (bury_all(watch) == 0)
         clock_sleep_ns(NS_PER_MS);
