@@ -7,7 +7,7 @@ seconds=${STORM_SECONDS:-12}
 begin
 start_upstream -q -d size=1000,skip_sha
 penstock_options='workers = 4
-log_level = warning' configure <<'EOF'
+log_level = notice' configure <<'EOF'
 enabled = true
 max_concurrent_requests = 8
 overflow_mode = wait
@@ -15,6 +15,7 @@ max_waiting_requests = 1200
 wait_timeout_seconds = 60
 EOF
 start_penstock
+until_true "every thread of every worker" grep -q event=ready "$work/penstock.log"
 workers_are() { [ "$(workers | wc -l)" = "$1" ]; }
 until_true "four workers" workers_are 4
 
