@@ -1,7 +1,8 @@
 #!/bin/bash
 # run_demo.sh - `make run`: Caddy + Penstock + a simulated upstream on loopback, a few image calls over the
 # limit so that something waits, then stays up until interrupted. BUILD names the build folder.
-# PENSTOCK_UPSTREAM=https://... uses a real upstream; PENSTOCK_DEMO_ONCE=1 ends after the demonstration.
+# PENSTOCK_UPSTREAM=https://... uses a real upstream, PENSTOCK_DEMO_PORT another port than 8080;
+# PENSTOCK_DEMO_ONCE=1 ends after the demonstration.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${BUILD:-build/release}")
@@ -20,9 +21,10 @@ stop() {
     [ -n "$semaphore" ] && ipcrm -s "$semaphore" 2>/dev/null
     rm -f "/dev/shm/penstock-demo-$$"
     rm -rf "$home"
+    [ -z "${2:-}" ] || echo "$2"
     exit "${1:-0}"
 }
-trap 'stop 0' INT TERM
+trap 'stop 0 "Stopped. Nothing is left running, and $home is gone."' INT TERM
 trap 'stop $?' EXIT
 
 fail() {
@@ -41,12 +43,20 @@ wait_for() { # wait_for WHAT COMMAND...
     fail "$what did not come up" "$home/$what.log"
 }
 
+if (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    fail "port $port is in use; another one: PENSTOCK_DEMO_PORT=$((port + 1)) make run"
+fi
+
 upstream=${PENSTOCK_UPSTREAM:-}
+key=
 if [ -z "$upstream" ]; then
-    "$build/tools/simulated_upstream" -p 0 -d delay_ms=3000,size=20000 >"$home/upstream.log" 2>&1 &
+    "$build/tools/simulated_upstream" -p 0 -d delay_ms=3000,chunk_ms=200,size=120 >"$home/upstream.log" 2>&1 &
     pids+=($!)
     wait_for upstream grep -q '^port ' "$home/upstream.log"
     upstream=http://127.0.0.1:$(awk '/^port /{print $2; exit}' "$home/upstream.log")
+else
+    # shellcheck disable=SC2016  # whoever types the command has the variable
+    key=' -H "Authorization: Bearer $OPENAI_API_KEY"'
 fi
 
 cat >"$home/penstock.conf" <<EOF
@@ -93,6 +103,7 @@ http://127.0.0.1:$port, http://localhost:$port {
 			transport fastcgi
 		}
 	}
+	redir / /penstock/status?html
 }
 EOF
 XDG_DATA_HOME=$home XDG_CONFIG_HOME=$home caddy run --config "$home/Caddyfile" --adapter caddyfile >"$home/caddy.log" 2>&1 &
@@ -109,9 +120,12 @@ if [ -z "${PENSTOCK_UPSTREAM:-}" ]; then
     done
     queue_is() { [ "$(sqlite3 "file:$home/ledger.db?mode=ro" 'select count(*) from show_queue')" = "$1" ]; }
     wait_for penstock queue_is 3
+    columns='position, waited_ms, model, endpoint, call_id, pid' # all of them: 190 characters
+    printf "\n\$ sqlite3 -box .../ledger.db 'select %s from show_queue'\n" "$columns"
+    sqlite3 -box "$home/ledger.db" "select $columns from show_queue"
+    printf '\n$ penstockctl slots\n'
+    "$build/penstockctl" -s "$home/status.sock" slots
     echo
-    sqlite3 -box "$home/ledger.db" 'select * from show_queue'
-    "$build/penstockctl" -s "$home/status.sock" status
     wait "${calls[@]}"
 fi
 
@@ -119,13 +133,14 @@ cat <<EOF
 
 Penstock serves at http://127.0.0.1:$port/v1/ (upstream: $upstream). Try, in another terminal:
 
-  curl http://127.0.0.1:$port/v1/images/generations -H 'Content-Type: application/json' -d '{"model":"gpt-image-2","prompt":"a weir"}'
-  curl -N http://127.0.0.1:$port/v1/chat/completions -H 'Content-Type: application/json' -d '{"model":"gpt-5","stream":true,"messages":[]}'
+  curl http://127.0.0.1:$port/v1/images/generations$key -H 'Content-Type: application/json' -d '{"model":"gpt-image-2","prompt":"a weir"}' | head -c 400
+  curl -N http://127.0.0.1:$port/v1/chat/completions$key -H 'Content-Type: application/json' -d '{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
   sqlite3 -box $home/ledger.db 'select * from show_queue'
   sqlite3 -box $home/ledger.db 'select * from show_stats'
   $build/penstockctl -s $home/status.sock status
-  curl http://127.0.0.1:$port/penstock/status        (in a browser: ?html)
+  curl http://127.0.0.1:$port/penstock/status        (in a browser: http://127.0.0.1:$port/)
 
+The limit is 2, so three of the first at once make a queue. Configuration and logs are in $home/.
 Interrupt (Ctrl-C) to stop everything.
 EOF
 [ -n "${PENSTOCK_DEMO_ONCE:-}" ] && exit 0
