@@ -89,12 +89,20 @@ programs=() scripts=()
 for path in "$@"; do
     if [[ $path == *.sh ]]; then scripts+=("$path"); else programs+=("$path"); fi
 done
+counted=0
+count_ended() { # in the order of the arguments; .ms is the last that run_one leaves
+    while ((counted < ${#programs[@]})) && [[ -s $(log_of "${programs[counted]}").ms ]]; do
+        count_one "${programs[counted]}"
+        counted=$((counted + 1))
+    done
+}
 for path in "${programs[@]}"; do
     while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
+    count_ended
     run_one "$path" &
 done
 wait
-for path in "${programs[@]}"; do count_one "$path"; done
+for path in "${programs[@]:counted}"; do count_one "$path"; done
 for path in "${scripts[@]}"; do
     run_one "$path"
     count_one "$path"
