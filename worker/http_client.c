@@ -550,7 +550,7 @@ static void poll_once(struct http_client *client, struct http_wait *wait)
     memcpy(fds, client->sockets, count * sizeof fds[0]);
     for (size_t i = 0; i < wait->fd_count; i++)
         fds[count++] = (struct pollfd){.fd = wait->fds[i], .events = POLLIN | POLLRDHUP};
-    if (poll(fds, count, clock_poll_ms(clock_monotonic_ns(), until_ns)) <= 0)
+    if (poll(fds, count, client->woken ? 0 : clock_poll_ms(clock_monotonic_ns(), until_ns)) <= 0)
         return;
     for (size_t i = 0; i < own; i++) {
         int events = 0;
@@ -571,26 +571,28 @@ static void poll_once(struct http_client *client, struct http_wait *wait)
 
 enum http_wake http_client_run(struct http_client *client, struct http_wait *wait)
 {
-    bool over = false;
+    bool polled = false, over = false;
 
     wait->ready = 0;
     resume_paused(client);
     for (;;) {
-        bool woken;
-
-        if (client->timer_ns <= clock_monotonic_ns())
+        /* libcurl's timer alone may bring more and more: the caller's descriptors have their turn. */
+        if (!client->woken && client->timer_ns <= clock_monotonic_ns())
             act(client, CURL_SOCKET_TIMEOUT, 0);
-        woken = client->woken;
-        client->woken = false;
-        if (take_finished(client))
+        if (take_finished(client)) {
+            client->woken = false;
             return HTTP_WAKE_FINISHED;
-        if (woken)
+        }
+        if (polled && client->woken) {
+            client->woken = false;
             return HTTP_WAKE_SINK;
+        }
         if (wait->ready)
             return HTTP_WAKE_FD;
         if (over)
             return HTTP_WAKE_TIME;
         poll_once(client, wait);
+        polled = true;
         over = wait->until_ns <= clock_monotonic_ns();
     }
 }

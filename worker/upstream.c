@@ -216,6 +216,9 @@ static bool look_around(struct request *request, const struct http_wait *wait, i
         fault_set(&request->fault, FAULT_shutting_down, "%s", "");
         return false;
     }
+    /* The upstream's own head is here: none of ours may come before it. */
+    if (request->response == RESPONSE_NONE && request->upstream_status != 0)
+        return true;
     if (!request->committed && !request->discard && !heartbeat_send(request, now_ns))
         return client_left_midway(request);
     return true;
@@ -229,26 +232,27 @@ enum upstream_event upstream_run(struct request *request)
         struct deadline deadline = next_deadline(request);
         int64_t now_ns = clock_monotonic_ns();
         struct http_wait wait = {.fds = fds, .fd_count = LENGTH(fds), .until_ns = deadline.at_ns};
+        enum http_wake wake;
 
         if (watchers_next_ns(request, now_ns) < wait.until_ns)
             wait.until_ns = watchers_next_ns(request, now_ns);
         if (!request->committed && request->next_heartbeat_ns < wait.until_ns)
             wait.until_ns = request->next_heartbeat_ns;
-        switch (http_client_run(request->client, &wait)) {
-        case HTTP_WAKE_FINISHED:
+        wake = http_client_run(request->client, &wait);
+        if (wake == HTTP_WAKE_FINISHED)
             return UPSTREAM_FINISHED;
-        case HTTP_WAKE_SINK:
-            return UPSTREAM_PROGRESS;
-        case HTTP_WAKE_FD:
-        case HTTP_WAKE_TIME:
-            break;
-        }
         now_ns = clock_monotonic_ns();
+        /* An upstream that always has more must not keep the rest from being looked at. */
+        if (wake == HTTP_WAKE_SINK && !wait.ready && now_ns < wait.until_ns)
+            return UPSTREAM_PROGRESS;
         watchers_begin_late(request, now_ns);
         if (!look_around(request, &wait, now_ns))
             return UPSTREAM_FAILED;
-        if (now_ns >= next_deadline(request).at_ns)
-            return give_up(request, next_deadline(request).code);
+        deadline = next_deadline(request);
+        if (now_ns >= deadline.at_ns)
+            return give_up(request, deadline.code);
+        if (wake == HTTP_WAKE_SINK)
+            return UPSTREAM_PROGRESS;
     }
 }
 

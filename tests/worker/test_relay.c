@@ -356,6 +356,51 @@ static void what_has_no_length_is_sent_on_at_once(void **state)
     assert_true(house->fcgi->flushes >= 2); /* one is the end's */
 }
 
+/* Never silent, never at its end, and faster than it is read. After a while the worker is to stop, if it
+ * has a descriptor for that. */
+static int stop_fd;
+static void flood(struct server *with)
+{
+    static const uint64_t one = 1;
+    static char numbers[262144];
+    int fd = server_accept(with);
+
+    if (fd < 0)
+        return;
+    for (size_t i = 0; i < sizeof numbers - 1; i++)
+        numbers[i] = i % 2 == 0 ? '1' : ',';
+    if (server_read(with, fd) && server_send(fd, STREAM_HEAD "\r\ndata: [") &&
+        server_send(fd, numbers)) {
+        if (stop_fd >= 0)
+            (void)!write(stop_fd, &one, sizeof one);
+        while (server_send(fd, numbers))
+            continue;
+    }
+    close(fd);
+}
+
+/* T48: what comes all the time is no reason to go on for ever. */
+static void a_flood_ends_with_its_time(void **state)
+{
+    struct house *house = *state;
+
+    stop_fd = -1;
+    house->source.timeout_ms = 300;
+    house->request->discard = true; /* nobody reads it: nothing else would end it */
+    assert_int_equal(run(house, flood), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_upstream_stalled);
+}
+
+static void a_flood_ends_with_a_fast_stop(void **state)
+{
+    struct house *house = *state;
+
+    stop_fd = house->worker.cut_fd;
+    house->request->discard = true;
+    assert_int_equal(run(house, flood), STEP_FAULT);
+    assert_int_equal(house->request->fault.code, FAULT_shutting_down);
+}
+
 #define WITH_UPSTREAM(test) cmocka_unit_test_setup_teardown(test, make, drop)
 
 static int init_process(void **state)
@@ -381,6 +426,8 @@ int main(void)
         WITH_UPSTREAM(an_image_may_take_its_time_behind_an_early_head),
         WITH_UPSTREAM(an_images_first_byte_is_bounded_behind_an_early_head),
         WITH_UPSTREAM(what_has_no_length_is_sent_on_at_once),
+        WITH_UPSTREAM(a_flood_ends_with_its_time),
+        WITH_UPSTREAM(a_flood_ends_with_a_fast_stop),
     };
 
     return cmocka_run_group_tests(tests, init_process, NULL);
