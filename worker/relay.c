@@ -15,6 +15,8 @@
 
 #include <string.h>
 
+#define HELD_BYTES_KEPT (16U << 10)
+
 /* A larger document than this, for a client that was promised a stream, stalls and ends in an
  * error. */
 #define WRAPPED_BYTES_MAX (128U << 20)
@@ -66,7 +68,10 @@ static bool commit(struct request *request)
     request->status = request->upstream_status;
     passed = send_head(request) &&
              upstream_pass_body(request, text_string(&request->held), request->held.length);
-    text_clear(&request->held);
+    if (request->held.capacity > HELD_BYTES_KEPT)
+        text_release(&request->held); /* the body may take hours, and the thread its next request */
+    else
+        text_clear(&request->held);
     http_exchange_resume(request->exchange);
     return passed;
 }

@@ -30,6 +30,16 @@ static void drop_file(struct spool *spool)
     spool->booked = 0;
 }
 
+/* Keep no more than a thread may have at rest. */
+static void drop_memory(struct spool *spool)
+{
+    if (spool->capacity <= MEMORY_KEPT_BYTES)
+        return;
+    free(spool->memory);
+    spool->memory = NULL;
+    spool->capacity = 0;
+}
+
 void spool_release(struct spool *spool)
 {
     drop_file(spool);
@@ -40,11 +50,7 @@ void spool_release(struct spool *spool)
 void spool_reset(struct spool *spool)
 {
     drop_file(spool);
-    if (spool->capacity > MEMORY_KEPT_BYTES) {
-        free(spool->memory);
-        spool->memory = NULL;
-        spool->capacity = 0;
-    }
+    drop_memory(spool);
     spool->bytes = 0;
     spool->read_at = 0;
 }
@@ -115,6 +121,7 @@ static bool move_to_file(struct spool *spool)
         drop_file(spool);
         return false;
     }
+    drop_memory(spool);
     return true;
 }
 

@@ -126,6 +126,23 @@ static void test_large_goes_to_an_unnamed_file(void **state)
     assert_reads(spool, 9001, 100);
 }
 
+/* While a call waits for its slot its body lies on the disk, not on both. */
+static void test_a_file_leaves_little_in_memory(void **state)
+{
+    struct spool *spool = *state;
+
+    limits.above_bytes = 90000;
+    assert_int_equal(write_bytes(spool, 80000), SPOOL_OK);
+    assert_true(spool->capacity >= 80000);
+    assert_int_equal(write_bytes(spool, 15000), SPOOL_OK);
+    assert_true(spool->fd >= 0);
+    assert_int_equal(spool->capacity, 0);
+    assert_reads(spool, 95000, 4096);
+    spool_reset(spool);
+    assert_int_equal(write_bytes(spool, 500), SPOOL_OK);
+    assert_reads(spool, 500, 10);
+}
+
 static void test_reset_gives_everything_back(void **state)
 {
     struct spool *spool = *state;
@@ -237,6 +254,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_empty, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_small_stays_in_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large_goes_to_an_unnamed_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_file_leaves_little_in_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reset_gives_everything_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_budget_is_shared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_directory, set_up, tear_down),
