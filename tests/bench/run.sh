@@ -5,6 +5,7 @@
 #   QUICK=1 make bench            one round of each and fewer peers, about 4 minutes
 #   ROUNDS=9 make bench           more rounds than 5
 #   LEDGER_ROWS=10000000 ...      P10 with a ledger up to that size (default 1,000,000)
+#   PUBLISH=1 make bench          also put the tables into docs/performance.md, below its last heading
 #   KEEP=1 ...                    keep the servers' files and logs
 # Also in $BUILD/bench-results/: report.md, and results.json with every run.
 set -euo pipefail
@@ -20,4 +21,9 @@ done
 export BENCH_COMMAND=${BENCH_COMMAND:-${prefix}make bench}
 # A thousand streams are three thousand descriptors in one server.
 ulimit -n "$(ulimit -Hn)"
-exec node tests/bench/bench.mjs
+node tests/bench/bench.mjs
+[[ -n ${PUBLISH-} ]] || exit 0
+page=docs/performance.md
+report=$BUILD/bench-results/report.md
+{ sed '/^## The tables/q' "$page"; echo; cat "$report"; } >"$page.new"
+mv "$page.new" "$page"
