@@ -275,9 +275,9 @@ static bool find_address(struct control *control)
         return true;
     }
     if (control->configuration) {
-        (void)fprintf(stderr,
-                      "%spenstockctl: %s cannot be used; name the status socket with -s instead\n",
-                      text_string(&control->report), path);
+        (void)fprintf(
+            stderr, "%spenstockctl: %s has errors; mend them, or name the status socket with -s\n",
+            text_string(&control->report), path);
         return false;
     }
     control->address = "unix:/run/penstock/status.sock";

@@ -64,8 +64,8 @@ OPTION(penstock, client_stall_timeout_seconds, client_stall_timeout_ms, SECONDS,
        RELOAD, "a client that stays connected but takes nothing for this long is treated as gone")
 OPTION(penstock, client_watch, client_watch, BOOL, "true", 0, 0, RELOAD,
        "ask the kernel whether the client's TCP connection to the web server still stands, while "
-       "nothing can be written: the only way to notice a client that left behind Apache or Caddy. "
-       "HTTP/1.1 clients that connect to the web server directly")
+       "nothing can be written: the only way to notice a client that left behind Apache or Caddy; "
+       "for HTTP/1.1 clients that connect to the web server directly")
 OPTION(penstock, penstock_headers, penstock_headers, BOOL, "false", 0, 0, RELOAD,
        "add X-Penstock-Scope, -Source, -Wait-Ms and -Attempts to responses")
 OPTION(penstock, stop_timeout_s, stop_timeout_ms, SECONDS, "600", 1, 86400, RELOAD,
@@ -74,14 +74,18 @@ OPTION(penstock, orphan_timeout_s, orphan_timeout_ms, SECONDS, "30", 1, 3600, RE
        "workers whose master was killed go on serving this long for a new master to take over, "
        "then finish what they have and end")
 OPTION(penstock, log_level, log_level, CHOICE, "info", 0, 0, RELOAD,
-       "error, warning, notice, info or debug; info has one line per call")
-OPTION(penstock, log_format, log_format, CHOICE, "logfmt", 0, 0, RELOAD, "logfmt or json")
+       "what is logged: error, warning, notice, info or debug; info has one line per call")
+OPTION(penstock, log_format, log_format, CHOICE, "logfmt", 0, 0, RELOAD,
+       "form of a log line: logfmt or json")
 OPTION(penstock, log_file, log_file, STRING, "", 0, 0, RELOAD,
-       "empty = standard error (journald under systemd); a file is reopened on SIGUSR1")
+       "where the log goes; empty = standard error (journald under systemd); a file is reopened on "
+       "SIGUSR1")
 OPTION(penstock, ledger, ledger, BOOL, "true", 0, 0, RELOAD,
        "write the wait ledger (ledger.db in the state directory)")
-OPTION(penstock, ledger_group, ledger_group, STRING, "", 0, 0, RELOAD,
-       "group that may read the ledger; empty = Penstock's own")
+OPTION(
+    penstock, ledger_group, ledger_group, STRING, "", 0, 0, RELOAD,
+    "group that may read the ledger: one that Penstock's user is in and that may enter the state "
+    "directory; empty = Penstock's own")
 OPTION(penstock, ledger_keep_s, ledger_keep_ms, SECONDS, "30d", 3600, 315360000, RELOAD,
        "rows older than this are deleted")
 OPTION(penstock, ledger_max, ledger_max_bytes, SIZE, "1g", 1048576, 1099511627776, RELOAD,
@@ -143,14 +147,15 @@ OPTION(image_concurrency, image_retry_hold_seconds, image_retry_hold_ms, SECONDS
        RELOAD, "the most an image call may spend waiting between attempts while it holds a slot")
 
 /* ---- [source NAME]: one upstream endpoint with one account ----------------------------------- */
-OPTION(source, base_url, base_url, STRING, "", 0, 0, RELOAD,
-       "http:// or https:// URL that a call's path (/v1/...) is appended to, without /v1 at its "
-       "end; required")
+OPTION(
+    source, base_url, base_url, STRING, "", 0, 0, RELOAD,
+    "the http:// or https:// URL that a call's path (/v1/...) is appended to, without /v1 at its "
+    "end; required")
 OPTION(source, api_key, api_key, SECRET, "", 0, 0, RELOAD,
        "key sent upstream as Authorization: Bearer; empty = the client's own Authorization passes "
        "through")
 OPTION(source, dialect, dialect, CHOICE, "openai", 0, 0, RELOAD,
-       "openai, dashscope, azure, gemini, anthropic or plain: how errors, keys and usage look")
+       "how errors, keys and usage look: openai, dashscope, azure, gemini, anthropic or plain")
 OPTION(source, timeout_s, timeout_ms, SECONDS, "600", 1, 86400, RELOAD,
        "longest time for one whole exchange with the upstream")
 OPTION(source, connect_timeout_s, connect_timeout_ms, SECONDS, "5", 1, 300, RELOAD,
@@ -167,6 +172,7 @@ OPTION(
     "calls whose path is this, or lies below it when it ends in /; the longest matching route wins")
 OPTION(route, source, source, STRING, "", 0, 0, RELOAD, "the source's name; required")
 OPTION(route, kind, kind, CHOICE, "auto", 0, 0, RELOAD,
-       "auto (told by path and body), chat, responses, embedding, image, ocr or other")
+       "what its calls are: auto (told by path and body), chat, responses, embedding, image, ocr or "
+       "other")
 OPTION(route, strip_prefix, strip_prefix, STRING, "", 0, 0, RELOAD,
        "taken off the front of the path before it is appended to base_url")

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TICK_NS (100 * NS_PER_MS)      /* calls are written at least this often */
 #define GATHER_NS (20 * NS_PER_MS)     /* between two transactions, so that many share one */
@@ -502,6 +503,13 @@ static int64_t find_group(const char *name)
     if (getgrnam_r(name, &group, buffer, sizeof buffer, &found) != 0 || !found) {
         log_event(LOG_LEVEL_WARNING, "ledger_group_unknown",
                   "there is no group %s; only Penstock's own group can read the ledger", name);
+        return -1;
+    }
+    if (geteuid() != 0 && !group_member(found->gr_gid)) {
+        log_event(LOG_LEVEL_WARNING, "ledger_group_foreign",
+                  "Penstock's user is not in the group %s (SupplementaryGroups= of the unit); only "
+                  "Penstock's own group can read the ledger",
+                  name);
         return -1;
     }
     return (int64_t)found->gr_gid;
