@@ -16,6 +16,6 @@ patterns=(
     'registr[y]\.(npm|yarn)[a-z]*\.'
 )
 expression=$(IFS='|'; echo "${patterns[*]}")
-found=$(git ls-files -co --exclude-standard | grep -vE '^tests/fuzz/corpus/' |
+found=$(tests/checks/files | grep -vE '^tests/fuzz/corpus/' |
     xargs -d '\n' grep -nIE "$expression" | grep -v 'XXXXXX' | cut -c 1-160)
 [[ -z $found ]] || { echo "$found"; exit 1; }

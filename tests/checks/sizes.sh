@@ -3,7 +3,7 @@
 # exceptions: split by noun.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-git ls-files -co --exclude-standard '*.c' '*.h' '*.sh' '*.mjs' | xargs awk '
+tests/checks/files '*.c' '*.h' '*.sh' '*.mjs' | xargs awk '
     FNR == 1 { check_length(); file = FILENAME; start = 0 }
     { lines = FNR }
     /^\{/ { start = FNR }
