@@ -112,7 +112,7 @@ export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
 .PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan check-tsan \
 	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-tools \
 	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer objects lint-objects tidy format format-check \
-	checks docs install deb deps coverage clean
+	checks docs install uninstall deb deps coverage clean
 
 all: $(PROGRAMS:%=$(B)/%) ## build penstockd and penstockctl
 tools: $(TOOLS:%=$(B)/tools/%) ## build the test tools (simulated upstream, web-server stand-in)
@@ -198,7 +198,7 @@ lint-cppcheck: | deps
 	@cppcheck --quiet --std=c11 --language=c -D_GNU_SOURCE -I. --enable=warning,performance,portability \
 		--inline-suppr --suppressions-list=tests/checks/cppcheck.txt \
 		--cppcheck-build-dir=build/cppcheck --error-exitcode=1 base shared worker
-C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' | grep -v '_list\.h$$')
+C_FILES = $(filter-out %_list.h,$(shell tests/checks/files '*.c' '*.h'))
 format: | deps ## clang-format over the whole tree
 	@clang-format -i $(C_FILES)
 format-check: | deps
@@ -235,7 +235,16 @@ install: all ## DESTDIR and prefix as usual; an existing configuration is left a
 	install -m 644 $(wildcard conf/*) $(DESTDIR)$(docdir)/examples
 	test -e $(DESTDIR)$(sysconfdir)/penstock/penstock.conf || \
 		install -m 644 conf/penstock.conf $(DESTDIR)$(sysconfdir)/penstock/penstock.conf
-	@echo "Next: systemd-sysusers && systemctl daemon-reload && systemctl enable --now penstock.socket penstock-status.socket penstock"
+	@echo "Next: systemd-sysusers penstock.conf && systemd-tmpfiles --create penstock.conf && systemctl daemon-reload"
+	@echo "then $(sysconfdir)/penstock/penstock.conf, and as README.md says"
+uninstall: ## take away what install laid down, but for configuration, ledger and user
+	rm -f $(DESTDIR)$(sbindir)/penstockd $(DESTDIR)$(bindir)/penstockctl
+	rm -f $(foreach p,$(MAN_PAGES),$(DESTDIR)$(mandir)/man$(patsubst .%,%,$(suffix $(p)))/$(notdir $(p)))
+	rm -f $(addprefix $(DESTDIR)$(systemdir)/systemd/system/,$(notdir $(wildcard systemd/*.service systemd/*.socket)))
+	rm -f $(addprefix $(DESTDIR)$(systemdir)/,sysusers.d/penstock.conf tmpfiles.d/penstock.conf)
+	rm -f $(addprefix $(DESTDIR)$(docdir)/examples/,$(notdir $(wildcard conf/*)))
+	-rmdir $(DESTDIR)$(docdir)/examples $(DESTDIR)$(docdir)
+	@echo "Left: $(sysconfdir)/penstock, /var/lib/penstock, the user penstock"
 deb:
 	@echo "There is no Debian package yet; \`make install DESTDIR=...\` lays the files out as one would." >&2; exit 1
 clean: ## remove build/
