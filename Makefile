@@ -16,7 +16,7 @@ WORKER := request $(STEPS) endpoint intent ticket fault upstream upstream_head w
 	http_exchange http_head http_pool http_request http_trust \
 	options options_memory options_file options_input options_env options_value options_secret \
 	options_check options_report options_print serve scribe scribe_config status status_answer status_html metrics \
-	monitor master seat activation
+	monitor master generations reload seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
 MAIN_penstockctl := worker/control

@@ -2,6 +2,7 @@
  */
 #include "worker/activation.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 
 #include <arpa/inet.h>
@@ -221,6 +222,16 @@ void activation_notify(const char *lines)
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
         errno = 0;
     (void)close(fd);
+}
+
+void activation_notify_reloading(int64_t now_ns)
+{
+    char lines[64];
+
+    /* The time is for Type=notify-reload (systemd 253 and later). */
+    (void)snprintf(lines, sizeof lines, "RELOADING=1\nMONOTONIC_USEC=%lld",
+                   (long long)(now_ns / NS_PER_US));
+    activation_notify(lines);
 }
 
 int64_t activation_watchdog_ms(void)

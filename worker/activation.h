@@ -26,6 +26,8 @@ void activation_keep(const struct listeners *listeners);
 
 /* Send lines ("READY=1\nSTATUS=...") to the service manager; nothing without one. */
 void activation_notify(const char *lines);
+/* A reload begins; READY=1 ends it. */
+void activation_notify_reloading(int64_t now_ns);
 /* How often WATCHDOG=1 is wanted, in ms; 0 = not. */
 int64_t activation_watchdog_ms(void);
 

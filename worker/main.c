@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "worker/master.h"
 #include "worker/options.h"
+#include "worker/reload.h"
 #include "worker/version.h"
 
 #include <stdio.h>
@@ -69,6 +70,19 @@ static int run(const char *path, char *const *argv)
     return master_main(&arguments, options);
 }
 
+static void test(const struct options *options)
+{
+    struct text why;
+    bool good;
+
+    text_init(&why, REPORT_BYTES_MAX);
+    good = reload_may_follow(options, &why);
+    (void)fputs(good ? "penstockd: configuration is good\n" : text_string(&why), stderr);
+    text_release(&why);
+    if (!good)
+        exit(EXIT_BAD_CONFIGURATION);
+}
+
 int main(int argc, char **argv)
 {
     enum action action = ACTION_RUN;
@@ -112,7 +126,7 @@ int main(int argc, char **argv)
     if (action == ACTION_DUMP)
         options_dump(options, stdout);
     else
-        (void)fprintf(stderr, "penstockd: configuration is good\n");
+        test(options);
     options_free(options);
     return EXIT_SUCCESS;
 }

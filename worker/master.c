@@ -19,7 +19,9 @@
 #include "base/log.h"
 #include "shared/gate.h"
 #include "worker/activation.h"
+#include "worker/generations.h"
 #include "worker/monitor.h"
+#include "worker/reload.h"
 #include "worker/seat.h"
 #include "worker/serve.h"
 #include "worker/version.h"
@@ -72,6 +74,7 @@ struct master {
     struct gate gate;
     struct listeners listeners;
     struct child_context context;
+    struct generations generations;
     int seat_fd;
     int signal_fd;
     int ready_pipe[2];
@@ -85,11 +88,6 @@ struct master {
     pid_t tester; /* runs -t for a reload; 0 = none */
     bool reload_wanted;
 };
-
-static struct roster_row *roster(const struct master *master)
-{
-    return segment_core(&master->segment)->roster;
-}
 
 static void event(struct master *master, const char *name, const char *detail)
 {
@@ -137,9 +135,15 @@ static void start_child(struct master *master, struct child *child, int64_t now_
     child->start_at_ns = now_ns + BACKOFF_MAX_NS / 30;
 }
 
+/* It has not been told to stop. */
+static bool goes_on(const struct master *master)
+{
+    return master->state == MASTER_STARTING || master->state == MASTER_SERVING;
+}
+
 static void start_due_children(struct master *master, int64_t now_ns)
 {
-    if (master->state != MASTER_STARTING && master->state != MASTER_SERVING)
+    if (!goes_on(master))
         return;
     for (unsigned i = 0; i < master->child_count; i++)
         if (master->children[i].pid == 0 && now_ns >= master->children[i].start_at_ns)
@@ -151,7 +155,7 @@ static void child_ended(struct master *master, struct child *child, const siginf
     int64_t now_ns = clock_monotonic_ns();
 
     child->pid = 0;
-    if (master->state != MASTER_STARTING && master->state != MASTER_SERVING)
+    if (!goes_on(master))
         return;
     /* One that served was killed or met a bad request: the others need it back. One that never came
      * that far will hardly fare better the next time. */
@@ -166,15 +170,6 @@ static void child_ended(struct master *master, struct child *child, const siginf
               (long long)(child->backoff_ns / NS_PER_MS));
 }
 
-/* The dead are buried by whoever sees it first; make everybody look before the pid can be used
- * again. */
-static void ring_everybody(const struct master *master)
-{
-    for (uint32_t i = 0; i < ROSTER_MAX; i++)
-        if (atomic_load(&roster(master)[i].pid) != 0 && roster(master)[i].role == PROCESS_WORKER)
-            roster_ring(&roster(master)[i]);
-}
-
 static void finish_reload(struct master *master, const siginfo_t *info);
 
 static void reap(struct master *master)
@@ -182,7 +177,8 @@ static void reap(struct master *master)
     siginfo_t info = {0};
 
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
-        ring_everybody(master);
+        /* The dead are buried by whoever sees it first: let it be before the pid can be used again. */
+        generations_ring_workers(&master->generations);
         if (info.si_pid == master->tester)
             finish_reload(master, &info);
         for (unsigned i = 0; i < master->child_count; i++)
@@ -208,74 +204,49 @@ static void signal_children(const struct master *master, int number)
             (void)kill(master->children[i].pid, number);
 }
 
-/* Every process of this instance that is not of the current generation: told to drain. */
-static void drain_older_generations(const struct master *master)
-{
-    for (uint32_t i = 0; i < ROSTER_MAX; i++) {
-        const struct roster_row *row = &roster(master)[i];
-        int pidfd;
-
-        if (atomic_load(&row->pid) == 0 || row->instance != master->segment.instance ||
-            row->generation == master->context.generation || row->role == PROCESS_MASTER)
-            continue;
-        pidfd = roster_open_pidfd(row);
-        if (pidfd < 0)
-            continue;
-        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGQUIT, NULL, 0);
-        (void)close(pidfd);
-    }
-}
-
-static unsigned older_generations(const struct master *master)
-{
-    uint64_t seen[ROSTER_MAX] = {0};
-    unsigned count = 0;
-
-    for (uint32_t i = 0; i < ROSTER_MAX; i++) {
-        const struct roster_row *row = &roster(master)[i];
-        bool known = false;
-
-        if (atomic_load(&row->pid) == 0 || row->instance != master->segment.instance ||
-            row->generation == master->context.generation || row->role != PROCESS_WORKER)
-            continue;
-        for (unsigned k = 0; k < count; k++)
-            known = known || seen[k] == row->generation;
-        if (!known)
-            seen[count++] = row->generation;
-    }
-    return count;
-}
-
 /* ---- reload ---------------------------------------------------------------------------------- */
-
-static void test_configuration(struct master *master)
-{
-    const char *path = master->arguments->config_path;
-    sigset_t none;
-
-    if (master->tester != 0 || master->state != MASTER_SERVING ||
-        older_generations(master) >= OLD_GENERATIONS_MAX) {
-        master->reload_wanted = true; /* coalesced: done when what stands in the way is over */
-        return;
-    }
-    master->reload_wanted = false;
-    activation_notify("RELOADING=1");
-    master->tester = fork();
-    if (master->tester != 0)
-        return;
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (path)
-        (void)execl("/proc/self/exe", master->arguments->argv[0], "-t", "-c", path, (char *)NULL);
-    else
-        (void)execl("/proc/self/exe", master->arguments->argv[0], "-t", (char *)NULL);
-    _exit(127);
-}
 
 /* The path this program was started by, so that an upgraded binary is what runs next. */
 static const char *own_program(const struct master *master)
 {
     return strchr(master->arguments->argv[0], '/') ? master->arguments->argv[0] : "/proc/self/exe";
+}
+
+/* A generation that still starts is waited for, unless it cannot: a new configuration may be the cure. */
+static bool may_be_followed(const struct master *master)
+{
+    return master->state == MASTER_SERVING ||
+           (master->state == MASTER_STARTING &&
+            clock_monotonic_ns() - master->started_ns >= READY_PATIENCE_NS);
+}
+
+static void refuse_reload(struct master *master, const char *reason)
+{
+    event(master, "reload_refused", reason);
+    activation_notify("READY=1");
+}
+
+static void test_configuration(struct master *master)
+{
+    const struct reload_program program = {
+        .path = own_program(master),
+        .name = master->arguments->argv[0],
+        .config_path = master->arguments->config_path,
+    };
+
+    if (master->tester != 0 || !may_be_followed(master) ||
+        generations_count_older(&master->generations) >= OLD_GENERATIONS_MAX ||
+        !generations_have_room(&master->generations, master->child_count)) {
+        master->reload_wanted = true; /* coalesced: done when what stands in the way is over */
+        return;
+    }
+    master->reload_wanted = false;
+    activation_notify_reloading(clock_monotonic_ns());
+    master->tester = reload_test(&program, master->options);
+    if (master->tester >= 0)
+        return;
+    master->tester = 0;
+    refuse_reload(master, "no process can be made to test the configuration; the old one goes on");
 }
 
 static void run_again(struct master *master)
@@ -296,16 +267,16 @@ static void finish_reload(struct master *master, const siginfo_t *info)
     bool good = info->si_code == CLD_EXITED && info->si_status == 0;
 
     master->tester = 0;
+    if (!goes_on(master))
+        return;
     /* The program that follows could not find it, and must not make a second one. */
     if (good && !segment_is_linked(&master->segment))
-        event(master, "reload_refused",
-              "the shared memory's name was removed: stop Penstock and start it again");
+        refuse_reload(master,
+                      "the shared memory's name was removed: stop Penstock and start it again");
     else if (good)
         run_again(master);
     else
-        event(master, "reload_refused",
-              "the configuration has errors (see above); the old one goes on");
-    activation_notify("READY=1");
+        refuse_reload(master, "the configuration has errors (see above); the old one goes on");
 }
 
 /* ---- signals, time --------------------------------------------------------------------------- */
@@ -318,7 +289,7 @@ static void stop(struct master *master, enum master_state state, int number, int
         event(master, "stop", state == MASTER_DRAINING ? "graceful" : "fast");
     master->state = state;
     signal_children(master, number);
-    drain_older_generations(master);
+    generations_signal_older(&master->generations, number);
 }
 
 static void take_signal(struct master *master)
@@ -361,23 +332,31 @@ static void count_ready(struct master *master)
                 master->children[i].ready = true;
 }
 
-static bool all_are_ready(const struct master *master)
+static unsigned count_serving(const struct master *master, bool workers_only)
 {
-    for (unsigned i = 0; i < master->child_count; i++)
-        if (!master->children[i].ready)
-            return false;
-    return true;
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < master->child_count; i++) {
+        const struct child *child = &master->children[i];
+
+        count += child->ready && child->pid != 0 && (!workers_only || child->kind == CHILD_WORKER);
+    }
+    return count;
 }
 
 static void become_ready(struct master *master, int64_t now_ns)
 {
+    bool all = count_serving(master, false) == master->child_count;
+
     if (master->state != MASTER_STARTING)
         return;
-    if (!all_are_ready(master) && now_ns - master->started_ns < READY_PATIENCE_NS)
+    /* The older generation goes on as long as there is nobody who could follow it. */
+    if (!all &&
+        (now_ns - master->started_ns < READY_PATIENCE_NS || count_serving(master, true) == 0))
         return;
     master->state = MASTER_SERVING;
-    drain_older_generations(master);
-    event(master, "ready", "all children serve");
+    generations_signal_older(&master->generations, SIGQUIT);
+    event(master, "ready", all ? "all children serve" : "some children serve");
     activation_notify("READY=1");
 }
 
@@ -491,6 +470,9 @@ static bool begin_generation(struct master *master, struct text *why)
     instance->master_pid = getpid();
     gate_unlock(&master->gate);
     master->context.generation = member.generation;
+    master->generations = (struct generations){.core = segment_core(&master->segment),
+                                               .instance = member.instance,
+                                               .current = member.generation};
     return true;
 }
 

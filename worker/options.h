@@ -125,6 +125,8 @@ void options_free(struct options *options);
 
 /* penstockd -T: every option with its value and where it comes from; secrets masked. */
 void options_dump(const struct options *options, FILE *out);
+/* "section.key = value" lines of the options that only a restart changes. */
+void options_fixed(const struct options *options, struct text *out);
 /* The option list for the manual page (mdoc) and for the commented example file. */
 void options_print_manual(FILE *out);
 void options_print_example(FILE *out);

@@ -75,6 +75,15 @@ void options_dump(const struct options *options, FILE *out)
                 dump_row(options, at, &option_rows[i], out);
 }
 
+void options_fixed(const struct options *options, struct text *out)
+{
+    for (const struct option_section *at = options->own->sections; at; at = at->next)
+        for (size_t i = 0; i < option_row_count; i++)
+            if (option_rows[i].section == at->kind && !option_rows[i].reloadable)
+                text_printf(out, "%s.%s = %s\n", option_section_words[at->kind], option_rows[i].key,
+                            option_text(at, &option_rows[i]));
+}
+
 /* ---- wrapped text ---------------------------------------------------------------------------- */
 
 /* Print words with the prefix on every line; a sentence begins a new line where asked (mdoc). */
