@@ -313,6 +313,7 @@ static void g11_a_killed_holders_slot_and_a_killed_waiters_place_come_back(void 
     pid_t waiter;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     assert_int_equal(bury_all(&watch), 0);
     assert_int_equal(fixture_arrive(&gate, true, &mine), GATE_GRANTED);
@@ -343,6 +344,7 @@ static void m1_a_dead_holder_counts_until_its_burial(void **state)
     pid_t holder;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     (void)bury_all(&watch);
     assert_int_equal(fixture_arrive(&gate, true, &mine), GATE_GRANTED);
@@ -368,6 +370,7 @@ static void m3_a_holder_killed_inside_the_lock_leaves_a_true_state(void **state)
     pid_t pid;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     (void)bury_all(&watch);
     pid = hang_at_gate(true, &verdict);
@@ -389,6 +392,7 @@ static void g11_a_holder_stopped_inside_the_lock_is_killed_after_the_bound(void 
     pid_t pid;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     (void)bury_all(&watch);
     pid = hang_at_gate(true, &verdict);
@@ -434,6 +438,7 @@ static void n1_never_above_the_limit_while_processes_die(void **state)
     pid_t pids[PROCESSES];
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     for (int kills = 0; kills < KILLS + PROCESSES; kills++) {
         int slot = kills % PROCESSES;

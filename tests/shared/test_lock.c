@@ -101,6 +101,7 @@ static void m3_a_stopped_holder_is_killed_after_the_bound(void **state)
     pid_t pid;
 
     (void)state;
+    fixture_needs_pidfds();
     pid = die_inside(SIGSTOP);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));

@@ -61,6 +61,7 @@ static void m6_a_zombie_is_dead_and_the_living_are_not(void **state)
     pid_t pid;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     row = roster_enter_locked(core, &worker, 0);
     pid = fork();
@@ -87,6 +88,7 @@ static void m6_a_reused_pid_is_not_the_process_meant(void **state)
     uint32_t row;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     row = roster_enter_locked(core, &worker, 0);
     core->roster[row].start_ticks++; /* another process had our pid before */
@@ -106,6 +108,7 @@ static void m6_who_cannot_be_looked_at_is_not_dead(void **state)
     int next;
 
     (void)state;
+    fixture_needs_pidfds();
     roster_watch_init(&watch);
     assert_int_equal(roster_enter_locked(core, &worker, 0), 0);
     next = dup(STDERR_FILENO);

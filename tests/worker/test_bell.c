@@ -5,12 +5,10 @@
 #include "base/log.h"
 #include "worker/bell.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,16 +127,6 @@ static void who_waits_for_nothing_is_left_in_peace(void **state)
     fixture_leave(&gate, waiter, WAIT_DONE);
 }
 
-/* valgrind knows no pidfds; without them nobody is ever certainly dead. */
-static void skip_without_pidfds(void)
-{
-    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-
-    if (fd < 0 && errno == ENOSYS)
-        skip();
-    (void)close(fd);
-}
-
 /* ---- burial ---------------------------------------------------------------------------------- */
 
 static unsigned rows_of(pid_t pid)
@@ -156,7 +144,7 @@ static void m4_a_killed_process_is_buried_by_a_tick(void **state)
     pid_t pid;
 
     (void)state;
-    skip_without_pidfds();
+    fixture_needs_pidfds();
     pid = start_holder();
     assert_true(bell_start(&bell, &gate, 1));
     assert_int_equal(fixture_use(&gate).used, 1);
@@ -176,7 +164,7 @@ static void m4_a_burial_rings_who_waits(void **state)
     uint32_t waiter;
 
     (void)state;
-    skip_without_pidfds();
+    fixture_needs_pidfds();
     pid = start_holder();
     assert_true(bell_start(&bell, &gate, 1));
     assert_int_equal(fixture_arrive(&gate, true, &waiter), GATE_QUEUED);
@@ -199,7 +187,7 @@ static void the_living_are_not_buried(void **state)
     const struct roster_member member = {.role = PROCESS_WORKER, .instance = segment.instance};
 
     (void)state;
-    skip_without_pidfds();
+    fixture_needs_pidfds();
     first = start_holder();
     dead = fork();
     assert_true(dead >= 0);

@@ -221,6 +221,7 @@ static void reload_signals_the_master(void **state)
     struct timespec soon = {.tv_sec = 5};
 
     (void)state;
+    fixture_needs_pidfds();
     (void)sigemptyset(&hangup);
     (void)sigaddset(&hangup, SIGHUP);
     assert_int_equal(pthread_sigmask(SIG_BLOCK, &hangup, NULL), 0);
