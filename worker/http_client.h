@@ -1,14 +1,14 @@
 /*
- * http_client.h - exchanges with upstreams: the only door to libcurl.
+ * http_client.h - exchanges with upstreams.
  *
  * A process has one pool. A thread borrows a client from it (the one given back last first, because
  * its connections are the warmest), starts one exchange (later: two, when hedging) and runs them
  * until something happens. Data is handed to the exchange's sink from inside http_client_run, in
  * the caller's thread.
  *
- * No request is ever sent twice by libcurl on its own, on whatever connection (M12). TLS: one
- * X509_STORE per CA file and process. HTTP/1.1 only. Redirects are not followed, responses not
- * decoded, 1xx skipped, response headers bounded (HTTP_HEAD_BYTES_MAX).
+ * No request is ever sent twice (M12). HTTP/1.1 only, over connections that libcurl opens
+ * (http_connection.h). Redirects are not followed, responses not decoded, 1xx skipped, response
+ * headers bounded (HTTP_HEAD_BYTES_MAX).
  */
 #ifndef WORKER_HTTP_CLIENT_H
 #define WORKER_HTTP_CLIENT_H

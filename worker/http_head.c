@@ -29,6 +29,7 @@ static void begin(struct http_head_reader *reader)
     reader->seen_bytes = 0;
     reader->content_length = -1;
     reader->chunked = false;
+    reader->keeps_alive = false;
 }
 
 void http_head_reader_reset(struct http_head_reader *reader)
@@ -73,13 +74,21 @@ static int read_status(const char *line, size_t length)
     return length - at == 3 || line[at + 3] == ' ' ? (int)status : 0;
 }
 
-/* Header values that decide how the body is framed. False when they contradict. */
+/* Header values that decide how the body is framed and what becomes of the connection. False when
+ * they contradict, or name an encoding that nobody asked for. */
 static bool note_framing(struct http_head_reader *reader, const char *name, const char *value)
 {
     uint64_t length;
 
     if (strcasecmp(name, "transfer-encoding") == 0) {
+        if (strcasecmp(value, "identity") == 0)
+            return true;
+        if (strcasecmp(value, "chunked") != 0 || reader->chunked)
+            return false;
         reader->chunked = true;
+    } else if (strcasecmp(name, "connection") == 0) {
+        if (strcasestr(value, "close"))
+            reader->keeps_alive = false;
     } else if (strcasecmp(name, "content-length") == 0) {
         if (!parse_u64(value, &length) || length > INT64_MAX)
             return false;
@@ -103,19 +112,29 @@ static bool add_folded(struct http_head_reader *reader, const char *line, size_t
     return true;
 }
 
+static bool is_name(const char *name, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f)
+            return false;
+    return length > 0;
+}
+
 static bool add_header(struct http_head_reader *reader, const char *line, size_t length)
 {
     const char *colon = memchr(line, ':', length);
     size_t name_length, at = reader->count;
     const char *value;
 
-    if (!colon || colon == line || at == HTTP_HEADERS_MAX)
+    if (!colon || at == HTTP_HEADERS_MAX)
         return false;
     name_length = (size_t)(colon - line);
     value = colon + 1;
     length -= name_length + 1;
     trim(&line, &name_length);
     trim(&value, &length);
+    if (!is_name(line, name_length))
+        return false;
     reader->names[at] = reader->text.length;
     text_append(&reader->text, line, name_length);
     text_append_char(&reader->text, '\0');
@@ -149,6 +168,7 @@ static enum http_head_state take_line(struct http_head_reader *reader, const cha
     if (reader->status == 0) {
         reader->started = true;
         reader->status = read_status(line, length);
+        reader->keeps_alive = reader->status > 0 && memcmp(line, "HTTP/1.1 ", 9) == 0;
         return reader->status > 0 ? HTTP_HEAD_MORE : HTTP_HEAD_BAD;
     }
     if (length == 0)

@@ -28,6 +28,7 @@ struct http_head_reader {
     size_t seen_bytes; /* of this head, as received */
     int64_t content_length;
     bool chunked;
+    bool keeps_alive;               /* the connection may carry another exchange */
     struct text text;               /* name NUL value NUL ... */
     size_t names[HTTP_HEADERS_MAX]; /* where in text */
     size_t values[HTTP_HEADERS_MAX];

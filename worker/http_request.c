@@ -1,22 +1,15 @@
-/* http_request.c - a request's header lines and small bodies; see http_request.h. */
+/* http_request.c - a request's head and small bodies; see http_request.h. */
 #include "worker/http_request.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* The first two are libcurl's to know; the third costs a round trip. */
-static const char *const left_out[] = {"Content-Length", "Transfer-Encoding", "Expect"};
-
-/* "Name:" keeps libcurl from adding a header of its own, unless the request has it. */
-static const struct {
-    const char *name;
-    const char *line;
-    size_t bytes; /* with the NUL */
-} kept_away[] = {
-    {"Expect", "Expect:", sizeof "Expect:"},
-    {"Accept", "Accept:", sizeof "Accept:"},
-    {"Content-Type", "Content-Type:", sizeof "Content-Type:"},
-};
+/* Host and the framing are ours to write; the third costs a round trip; a hop-by-hop field is not to
+ * be passed on. */
+static const char *const left_out[] = {"Host",   "Content-Length", "Transfer-Encoding",
+                                       "Expect", "Connection",     "Keep-Alive"};
 
 static bool is_left_out(const char *name)
 {
@@ -26,46 +19,67 @@ static bool is_left_out(const char *name)
     return false;
 }
 
-static void add_line(struct text *text, const struct http_header *header)
+/* Blanks and control bytes would end a word of the request line, or the line. */
+static bool is_word(const char *word)
+{
+    const char *at = word;
+
+    while ((unsigned char)*at > ' ' && *at != 0x7f)
+        at++;
+    return at != word && *at == '\0';
+}
+
+bool http_request_split(const struct http_request *request, size_t *ret_origin_bytes)
+{
+    const char *scheme_end = strstr(request->url, "://");
+    const char *authority = scheme_end ? scheme_end + 3 : request->url;
+
+    *ret_origin_bytes = (size_t)(authority - request->url) + strcspn(authority, "/?#");
+    return scheme_end && is_word(request->url) && is_word(request->method);
+}
+
+static void write_target(const char *target, struct text *text)
+{
+    if (*target != '/')
+        text_append_char(text, '/');
+    text_append(text, target, strcspn(target, "#"));
+}
+
+static void write_field(struct text *text, const struct http_header *header)
 {
     size_t begin = text->length;
 
     text_append_string(text, header->name);
-    /* "Name;" is libcurl's way to write a header without a value. */
-    text_append_string(text, *header->value ? ": " : ";");
+    text_append(text, ": ", *header->value ? 2 : 1);
     text_append_string(text, header->value);
     if (text->overflowed)
         return;
-    for (char *c = text->bytes + begin; *c; c++)
+    for (char *c = text->bytes + begin + strcspn(text->bytes + begin, "\r\n"); *c; c++)
         if (*c == '\r' || *c == '\n')
-            *c = ' '; /* never a second header */
-    text_append_char(text, '\0');
+            *c = ' '; /* never a second field */
+    text_append(text, "\r\n", 2);
 }
 
-static size_t write_lines(const struct http_request *request, struct text *text)
+static void write_head(const struct http_request *request, const struct http_place *place,
+                       struct text *text)
 {
-    bool given[LENGTH(kept_away)] = {false};
-    size_t count = 0;
+    char length[64];
 
-    _Static_assert(HTTP_HEADERS_MAX + LENGTH(kept_away) == HTTP_LINES_MAX, "room for every line");
-    REQUIRE(request->header_count <= HTTP_HEADERS_MAX);
-    for (size_t i = 0; i < request->header_count; i++) {
-        const struct http_header *header = &request->headers[i];
-
-        if (is_left_out(header->name))
-            continue;
-        for (size_t k = 0; k < LENGTH(kept_away); k++)
-            given[k] |= strcasecmp(header->name, kept_away[k].name) == 0;
-        add_line(text, header);
-        count++;
+    text_append_string(text, request->method);
+    text_append_char(text, ' ');
+    write_target(place->target, text);
+    text_append_string(text, " HTTP/1.1\r\nHost: ");
+    text_append(text, place->host, place->host_bytes);
+    text_append(text, "\r\n", 2);
+    for (size_t i = 0; i < request->header_count; i++)
+        if (!is_left_out(request->headers[i].name))
+            write_field(text, &request->headers[i]);
+    if (request->body_bytes >= 0) {
+        (void)snprintf(length, sizeof length, "Content-Length: %" PRId64 "\r\n",
+                       request->body_bytes);
+        text_append_string(text, length);
     }
-    for (size_t k = 0; k < LENGTH(kept_away); k++) {
-        if (given[k])
-            continue;
-        text_append(text, kept_away[k].line, kept_away[k].bytes);
-        count++;
-    }
-    return count;
+    text_append(text, "\r\n", 2);
 }
 
 ssize_t http_request_read_body(const struct http_request *request, char *bytes, size_t size,
@@ -79,15 +93,14 @@ ssize_t http_request_read_body(const struct http_request *request, char *bytes, 
     return n > 0 && (size_t)n <= size ? n : -1;
 }
 
-enum http_written http_request_write(const struct http_request *request, struct text *text,
-                                     struct http_request_text *ret_places)
+enum http_written http_request_write(const struct http_request *request,
+                                     const struct http_place *place, struct text *text)
 {
     int64_t left = request->body_bytes;
-    char bytes[2048]; /* small: each thread keeps the stack it ever used */
+    char bytes[2048];
 
     text_clear(text);
-    ret_places->line_count = write_lines(request, text);
-    ret_places->body_at = text->length;
+    write_head(request, place, text);
     if (left > HTTP_SMALL_BODY_BYTES)
         left = 0;
     while (left > 0) {

@@ -1,5 +1,5 @@
 /*
- * http_request.h - an exchange's request as the lines and bytes that libcurl is given.
+ * http_request.h - an exchange's request as the bytes that go upstream.
  */
 #ifndef WORKER_HTTP_REQUEST_H
 #define WORKER_HTTP_REQUEST_H
@@ -8,12 +8,10 @@
 #include "base/text.h"
 #include "worker/http_client.h"
 
-/* Below libcurl's 64 kB for bodies that leave in one send with the head. */
+/* A body up to here is read at once and leaves in one send with the head. */
 #define HTTP_SMALL_BODY_BYTES 32768
-/* Header lines and a small body. */
+/* Head and small body. */
 #define HTTP_REQUEST_TEXT_MAX 1048576
-/* The request's own headers, and lines that keep libcurl's away. */
-#define HTTP_LINES_MAX (HTTP_HEADERS_MAX + 3)
 
 enum http_written {
     HTTP_WRITTEN,
@@ -21,16 +19,20 @@ enum http_written {
     HTTP_WRITTEN_BODY_FAILED,
 };
 
-struct http_request_text {
-    size_t line_count; /* lines at the text's beginning, each with its NUL */
-    size_t body_at;    /* where the small body begins */
+/* Where a request goes: the Host field's value, the target of the request line. */
+struct http_place {
+    const char *host;
+    size_t host_bytes;
+    const char *target;
 };
 
-/* Write the header lines (with those that keep libcurl from adding its own) and, when the body is a
- * small one, all of it. */
+/* How long an URL's origin (scheme, host, port) is; its target follows. False: the URL or the method
+ * cannot stand in a request line. */
+MUST_CHECK bool http_request_split(const struct http_request *request, size_t *ret_origin_bytes);
+
+/* Write the head and, when the body is a small one, all of it. */
 MUST_CHECK enum http_written http_request_write(const struct http_request *request,
-                                                struct text *text,
-                                                struct http_request_text *ret_places);
+                                                const struct http_place *place, struct text *text);
 
 /* Read up to size of the left bytes of the body. -1 also when it ends before its announced length.
  */

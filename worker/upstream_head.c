@@ -11,8 +11,8 @@
 
 #define HEADERS_ADDED 8 /* room for those that do not come from the client */
 
-/* Parameters that never become an upstream header: hop-by-hop (RFC 9110, 7.6.1), set by libcurl, or
- * telling about the client's network and the site it came through. */
+/* Parameters that never become an upstream header: hop-by-hop (RFC 9110, 7.6.1), set by
+ * http_request.c, or telling about the client's network and the site it came through. */
 static const char *const dropped_params[] = {
     "HTTP_CONNECTION",
     "HTTP_KEEP_ALIVE",

@@ -2,9 +2,9 @@
  * upstream_head.h - headers across the gateway, both ways: which of the client's go upstream, which
  * of the upstream's go to the client.
  *
- * Everything end-to-end passes, with these exceptions: hop-by-hop headers, what libcurl sets
- * itself, what would tell the upstream of the client's network or of the site's cookies, and, where
- * the source has a key of its own, every header that could carry the client's key.
+ * Everything end-to-end passes, with these exceptions: hop-by-hop headers, what the HTTP client
+ * writes itself, what would tell the upstream of the client's network or of the site's cookies, and,
+ * where the source has a key of its own, every header that could carry the client's key.
  */
 #ifndef WORKER_UPSTREAM_HEAD_H
 #define WORKER_UPSTREAM_HEAD_H

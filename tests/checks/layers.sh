@@ -7,8 +7,8 @@ export LC_ALL=C
 
 # HEADER (regex)      FILES that may include it (regex)
 rules='^fcgi            ^worker/fastcgi\.c$
-^curl/            ^worker/http_client\.c$
-^openssl/         ^worker/(http_client|http_trust)\.c$
+^curl/            ^worker/http_connection\.c$
+^openssl/         ^worker/http_trust\.c$
 ^json-c/          ^worker/
 ^sqlite3\.h$      ^shared/ledger[a-z_]*\.[ch]$
 ^sys/sem\.h$      ^shared/slots\.c$

@@ -206,7 +206,7 @@ static void say_enough(struct server *server)
     say_long_lines(server, 3, 80000);
 }
 
-/* libcurl reads heads by its own rules, too, and gives up where we would not. */
+/* A name is a word. */
 static void say_a_line_break_in_a_name(struct server *server)
 {
     server_answer_once(server, OK_HEAD "X-A\rStatus: 500\r\nContent-Length: 2\r\n\r\nok");
