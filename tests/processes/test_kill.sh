@@ -164,6 +164,20 @@ expect "whole streams" "$(report streams events)" $((5 * $(report streams 'statu
 expect "N1: reloads" "$(upstream_stat images_open_max)" "$limit"
 [ "$(status_number generation)" -gt "$before" ] || fail "nothing was reloaded"
 until_true "the old generations are gone" serves_alone
+
+# ---- single calls while workers come and go: no connection waits for the next one to wake somebody ----
+load lone -p /v1/models -c 1 -S 4 -T 10
+alone() { kill -0 "${loads[lone]}" 2>/dev/null; }
+while alone; do
+    generation=$(status_number generation)
+    kill -HUP "$master_pid"
+    until_true "a new generation" newer_than "$generation"
+done
+load_ends lone
+nothing_lost lone
+echo "slowest single call: $(report lone slowest_ms) ms"
+[ "$(report lone slowest_ms)" -lt 1500 ] || fail "a single call took $(report lone slowest_ms) ms"
+until_true "the old generations are gone" serves_alone
 until_true "nothing is in use" nothing_in_use
 runs_at_once "$limit"
 ledger_is_whole
