@@ -45,7 +45,7 @@
 /* The one lock (M3). Robust and process-shared. */
 struct lock_area {
     pthread_mutex_t mutex;
-    _Atomic uint32_t owner; /* roster index + 1 of the holder, 0 when free (atomic) */
+    _Atomic uint32_t owner; /* for people: roster index + 1 of the holder, or 0 (atomic) */
     uint32_t unused;
     _Atomic uint64_t acquisitions; /* takings; stuck is who holds while they stand still (atomic) */
     uint64_t owner_deaths;         /* times a holder died inside */

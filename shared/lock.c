@@ -4,6 +4,7 @@
 #include "shared/roster.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -49,43 +50,65 @@ static int64_t monotonic_ns(void)
     return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
+/* The thread inside, 0 = none. Not lock->owner: whoever is stopped after it took the mutex and before it
+ * wrote its name there, or the other way round at the end, holds it namelessly. The mutex's own word
+ * cannot be wrong: in a robust one it must be the thread's id (get_robust_list(2)), glibc has it first. */
+static pid_t thread_inside(struct lock_area *lock)
+{
+    const uint32_t word = (uint32_t)__atomic_load_n(&lock->mutex.__data.__lock, __ATOMIC_ACQUIRE);
+
+    return word & FUTEX_OWNER_DIED ? 0 : (pid_t)(word & FUTEX_TID_MASK);
+}
+
 /* What a waiter has seen of the holder so far. */
 struct holder_watch {
-    uint32_t owner;
+    pid_t thread;
     uint64_t acquisitions;
     int64_t unchanged_since_ns;
     int64_t last_look_ns;
 };
 
-static void kill_holder(struct roster_row *row)
+/* The row's process, by a pidfd, if the thread is one of its: opened before the last look at the word, so
+ * that what is killed was inside then. */
+static bool kill_if_inside(struct lock_area *lock, const struct roster_row *row, pid_t thread)
 {
-    int pidfd = roster_open_pidfd(row);
+    int32_t pid = atomic_load(&row->pid);
+    bool inside;
+    int pidfd;
 
-    if (pidfd < 0)
-        return;
-    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-    (void)close(pidfd);
+    if (pid == 0 || syscall(SYS_tgkill, pid, thread, 0) != 0)
+        return false;
+    pidfd = roster_open_pidfd(row);
+    inside =
+        pidfd >= 0 && thread_inside(lock) == thread && syscall(SYS_tgkill, pid, thread, 0) == 0;
+    if (inside)
+        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+    if (pidfd >= 0)
+        (void)close(pidfd);
+    return inside;
 }
 
 /* Called about every LOCK_RETRY_NS while the lock cannot be had. */
-static void look_at_holder(struct holder_watch *watch, const struct lock_area *lock,
-                           struct roster_row *roster)
+static void look_at_holder(struct holder_watch *watch, struct lock_area *lock,
+                           const struct roster_row *roster)
 {
-    uint32_t owner = atomic_load(&lock->owner);
+    pid_t thread = thread_inside(lock);
     uint64_t acquisitions = atomic_load(&lock->acquisitions);
     int64_t now_ns = monotonic_ns();
+    bool killed = false;
 
-    if (owner != watch->owner || acquisitions != watch->acquisitions ||
+    if (thread != watch->thread || acquisitions != watch->acquisitions ||
         now_ns - watch->last_look_ns > OWN_JUMP_NS) {
-        watch->owner = owner;
+        watch->thread = thread;
         watch->acquisitions = acquisitions;
         watch->unchanged_since_ns = now_ns;
     }
     watch->last_look_ns = now_ns;
-    if (owner > 0 && owner <= ROSTER_MAX && now_ns - watch->unchanged_since_ns >= LOCK_STUCK_NS) {
-        kill_holder(&roster[owner - 1]);
-        watch->unchanged_since_ns = now_ns;
-    }
+    if (thread == 0 || now_ns - watch->unchanged_since_ns < LOCK_STUCK_NS)
+        return;
+    for (uint32_t i = 0; i < ROSTER_MAX && !killed; i++)
+        killed = kill_if_inside(lock, &roster[i], thread);
+    watch->unchanged_since_ns = now_ns;
 }
 
 enum lock_result lock_take(struct lock_area *lock, uint32_t roster_index, struct roster_row *roster)

@@ -113,12 +113,38 @@ static void m3_a_stopped_holder_is_killed_after_the_bound(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+/* Stopped between the two steps of taking it: it has the mutex, and has not said so. */
+static void m3_a_holder_stopped_before_it_gave_its_name_is_killed(void **state)
+{
+    const struct roster_member member = {.role = PROCESS_WORKER};
+    int status;
+    pid_t pid;
+
+    (void)state;
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        INVARIANT(roster_enter_locked(&common->core, &member, 1) != NO_INDEX);
+        INVARIANT(pthread_mutex_lock(&common->core.lock.mutex) == 0);
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    assert_int_equal(lock_take(&common->core.lock, NO_INDEX, common->core.roster), LOCK_OWNER_DIED);
+    lock_give(&common->core.lock);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_one_thread_is_inside, make, drop),
         cmocka_unit_test_setup_teardown(m3_a_dead_holder_is_told, make, drop),
         cmocka_unit_test_setup_teardown(m3_a_stopped_holder_is_killed_after_the_bound, make, drop),
+        cmocka_unit_test_setup_teardown(m3_a_holder_stopped_before_it_gave_its_name_is_killed, make,
+                                        drop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
