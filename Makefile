@@ -244,7 +244,7 @@ uninstall: ## take away what install laid down, but for configuration, ledger an
 	rm -f $(addprefix $(DESTDIR)$(systemdir)/,sysusers.d/penstock.conf tmpfiles.d/penstock.conf)
 	rm -f $(addprefix $(DESTDIR)$(docdir)/examples/,$(notdir $(wildcard conf/*)))
 	-rmdir $(DESTDIR)$(docdir)/examples $(DESTDIR)$(docdir)
-	@echo "Left: $(sysconfdir)/penstock, /var/lib/penstock, the user penstock"
+	@echo "Left: $(sysconfdir)/penstock, /var/lib/penstock, the user penstock; until the next boot /dev/shm/penstock-* and its semaphore"
 deb:
 	@echo "There is no Debian package yet; \`make install DESTDIR=...\` lays the files out as one would." >&2; exit 1
 clean: ## remove build/
