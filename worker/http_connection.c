@@ -281,17 +281,6 @@ bool http_connection_fits(const struct http_connection *connection, const struct
            strcmp(connection->ca_file, peer->ca_file ? peer->ca_file : "") == 0;
 }
 
-bool http_connection_is_alive(const struct http_connection *connection)
-{
-    char byte;
-    ssize_t n = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-    /* Over TLS what waits may be a session ticket; what it is, reading will tell. */
-    if (n > 0)
-        return connection->tls;
-    return n < 0 && (errno == EAGAIN || errno == EINTR);
-}
-
 /* ---- open ------------------------------------------------------------------------------------ */
 
 static ssize_t io_result(ssize_t n)
@@ -328,4 +317,15 @@ ssize_t http_connection_receive(struct http_connection *connection, char *bytes,
         return io_result(recv(connection->fd, bytes, size, MSG_DONTWAIT));
     code = curl_easy_recv(connection->easy, bytes, size, &n);
     return curl_result(code, n);
+}
+
+bool http_connection_is_alive(struct http_connection *connection)
+{
+    char byte;
+    ssize_t n = recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    /* Over TLS what waits may be a session ticket, or a goodbye: reading tells. */
+    if (n > 0 && connection->tls)
+        return http_connection_receive(connection, &byte, 1) == HTTP_IO_WAIT;
+    return n < 0 && (errno == EAGAIN || errno == EINTR);
 }

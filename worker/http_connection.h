@@ -71,7 +71,7 @@ void http_connection_act(struct http_connection *connection, int fd, short reven
 /* Does it lead there? */
 bool http_connection_fits(const struct http_connection *connection, const struct http_peer *peer);
 /* OPEN and idle: neither closed nor spoken to by the other side. */
-bool http_connection_is_alive(const struct http_connection *connection);
+bool http_connection_is_alive(struct http_connection *connection);
 
 enum { HTTP_IO_WAIT = -1, HTTP_IO_BROKEN = -2 };
 /* Bytes sent, or HTTP_IO_*. After WAIT the same bytes must be offered again. */

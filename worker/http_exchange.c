@@ -316,7 +316,9 @@ void http_exchange_polled(struct http_exchange *exchange, const struct pollfd *f
         }
         if (fds[i].revents & POLLOUT)
             send_some(exchange);
-        if (exchange->running && (fds[i].revents & ~POLLOUT))
+        /* Sending may have ended it, or gone over to a connection that does not stand yet. */
+        if (exchange->running && exchange->connection->state == HTTP_CONNECTION_OPEN &&
+            (fds[i].revents & ~POLLOUT))
             receive(exchange);
     }
 }

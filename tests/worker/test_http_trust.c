@@ -99,6 +99,8 @@ static int tear_down_all(void **state)
 
 /* ---- a TLS upstream -------------------------------------------------------------------------- */
 
+static atomic_bool says_goodbye; /* after each answer, as servers do with idle connections */
+
 static void serve_connection(struct server *server, SSL *tls)
 {
     static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -114,6 +116,11 @@ static void serve_connection(struct server *server, SSL *tls)
             atomic_fetch_add(&server->requests, 1);
             if (SSL_write(tls, answer, sizeof answer - 1) <= 0)
                 return;
+            if (atomic_load(&says_goodbye)) {
+                (void)SSL_shutdown(tls);
+                atomic_store(&server->saw_close, true);
+                return;
+            }
         }
     }
 }
@@ -230,6 +237,23 @@ static void test_trusted(void **state)
     assert_int_equal(call(setting->client, setting->url, both_file), HTTP_COMPLETE);
 }
 
+/* The goodbye of TLS lies unread in a kept connection: it is no reason to send a call after it. */
+static void m12_a_connection_that_said_goodbye_is_not_used_again(void **state)
+{
+    struct setting *setting = *state;
+    int64_t until_ns = clock_monotonic_ns() + GUARD_S * NS_PER_S;
+
+    atomic_store(&says_goodbye, true);
+    for (int i = 1; i <= 3; i++) {
+        atomic_store(&setting->server->saw_close, false);
+        assert_int_equal(call(setting->client, setting->url, right_file), HTTP_COMPLETE);
+        while (!atomic_load(&setting->server->saw_close) && clock_monotonic_ns() < until_ns)
+            clock_sleep_ns(NS_PER_MS);
+        assert_int_equal(setting->server->opened, i);
+    }
+    atomic_store(&says_goodbye, false);
+}
+
 static void test_not_trusted(void **state)
 {
     struct setting *setting = *state;
@@ -283,6 +307,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_trusted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(m12_a_connection_that_said_goodbye_is_not_used_again,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_trusted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trust_is_not_mixed_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_host_name, set_up, tear_down),
