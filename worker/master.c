@@ -46,6 +46,7 @@
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (30 * NS_PER_S)
 #define FAST_STOP_NS (8 * NS_PER_S)
+#define KILL_GRACE_NS (5 * NS_PER_S) /* workers cut what still runs, and tell its clients */
 #define STATUS_INTERVAL_NS (5 * NS_PER_S)
 #define OLD_GENERATIONS_MAX 3 /* with the current one, four live at most (M7) */
 
@@ -309,7 +310,7 @@ static void take_signal(struct master *master)
         break;
     case SIGQUIT:
         stop(master, MASTER_DRAINING, SIGQUIT,
-             master->options->penstock.stop_timeout_ms * NS_PER_MS);
+             master->options->penstock.stop_timeout_ms * NS_PER_MS + KILL_GRACE_NS);
         if (master->listeners.activated)
             master->state = MASTER_OVER; /* the workers end by themselves */
         break;
@@ -384,6 +385,16 @@ static void tell_watchdog(struct master *master, int64_t now_ns)
     activation_notify("WATCHDOG=1");
 }
 
+/* The monitor writes what the others leave, and then ends by itself. */
+static void kill_children(const struct master *master, int64_t now_ns)
+{
+    bool all = now_ns >= master->stop_until_ns + KILL_GRACE_NS;
+
+    for (unsigned i = 0; i < master->child_count; i++)
+        if (master->children[i].pid != 0 && (all || master->children[i].kind == CHILD_WORKER))
+            (void)kill(master->children[i].pid, SIGKILL);
+}
+
 static void run(struct master *master)
 {
     while (master->state != MASTER_OVER) {
@@ -410,7 +421,7 @@ static void run(struct master *master)
         if (children_alive(master) == 0)
             break;
         if (now_ns >= master->stop_until_ns)
-            signal_children(master, SIGKILL);
+            kill_children(master, now_ns);
     }
 }
 

@@ -6,10 +6,10 @@
  * second, whether the segment's name is still there. A ledger that blocks or a reader that stalls
  * stops none of the others.
  *
- *   SIGQUIT, SIGTERM  end, after the answers that are being given
+ *   SIGQUIT, SIGTERM  end, when the last worker has gone or a newer monitor is there
  *   SIGUSR1           open the log file again
- * Without a master (it was killed) it goes on until a newer monitor of the instance is there, or
- * orphan_timeout_s has passed.
+ * Without a master (it was killed) it goes on until a newer monitor of the instance is there; when
+ * orphan_timeout_s has passed, it is as if it had been told to end.
  */
 #include "worker/monitor.h"
 
@@ -37,6 +37,7 @@
 #define STATUS_STALL_MS 5000
 #define EXHAUSTED_NAP_NS (50 * NS_PER_MS)
 #define LOOK_MS 250
+#define ENDING_LOOK_MS 50
 #define LINK_LOOK_NS NS_PER_S
 
 struct monitor {
@@ -53,6 +54,7 @@ struct monitor {
     int64_t orphan_since_ns; /* 0 = the master lives */
     int64_t next_link_look_ns;
     bool unlinked;
+    bool ending; /* was told to, or has waited long enough for a master */
 };
 
 /* ---- one status request ---------------------------------------------------------------------- */
@@ -201,23 +203,34 @@ static void look_at_link(struct monitor *monitor, int64_t now_ns)
     gate_journal_event(&monitor->gate, &event);
 }
 
-/* Incarnations only grow: a monitor with a greater one was started after us. */
-static bool newer_monitor_lives(struct monitor *monitor)
+/* Does a process of this role and our instance live that was started after the one with this
+ * incarnation? Incarnations only grow. */
+static bool somebody_lives(struct monitor *monitor, enum process_role role, uint64_t newer_than)
 {
     const struct roster_row *roster = segment_core(monitor->context->segment)->roster;
     bool lives = false;
 
     gate_lock(&monitor->gate);
     for (size_t i = 0; i < ROSTER_MAX; i++)
-        lives = lives || (atomic_load(&roster[i].pid) != 0 && roster[i].role == PROCESS_MONITOR &&
+        lives = lives || (atomic_load(&roster[i].pid) != 0 && roster[i].role == role &&
                           roster[i].instance == monitor->context->segment->instance &&
-                          roster[i].incarnation > roster[monitor->gate.self].incarnation);
+                          roster[i].incarnation > newer_than);
     gate_unlock(&monitor->gate);
     return lives;
 }
 
-/* The master is gone: true when it is time to follow it. */
-static bool orphan_ends(struct monitor *monitor, int64_t now_ns)
+/* A newer monitor does our work; without one it is done when the last worker has gone, whose last rows
+ * would stay in memory otherwise. */
+static bool is_needed(struct monitor *monitor)
+{
+    const struct roster_row *roster = segment_core(monitor->context->segment)->roster;
+
+    return !somebody_lives(monitor, PROCESS_MONITOR, roster[monitor->gate.self].incarnation) &&
+           (!monitor->ending || somebody_lives(monitor, PROCESS_WORKER, 0));
+}
+
+/* The master is gone: for how long will it be waited for? */
+static void look_for_master(struct monitor *monitor, int64_t now_ns)
 {
     int64_t patience_ns = monitor->context->options->penstock.orphan_timeout_ms * NS_PER_MS;
 
@@ -226,25 +239,27 @@ static bool orphan_ends(struct monitor *monitor, int64_t now_ns)
         log_event(LOG_LEVEL_WARNING, "orphaned",
                   "the master has ended; the monitor goes on until a newer one is there");
     }
-    return now_ns - monitor->orphan_since_ns >= patience_ns || newer_monitor_lives(monitor);
+    if (now_ns - monitor->orphan_since_ns >= patience_ns)
+        monitor->ending = true;
 }
 
-/* True when the process shall end. */
-static bool take_signal(const struct monitor *monitor)
+static void take_signal(struct monitor *monitor)
 {
     struct signalfd_siginfo info;
 
     if (read(monitor->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
-        return false;
-    if (info.ssi_signo != SIGUSR1)
-        return true;
-    log_reopen();
-    return false;
+        return;
+    if (info.ssi_signo == SIGUSR1)
+        log_reopen();
+    else
+        monitor->ending = true;
 }
 
 static void supervise(struct monitor *monitor)
 {
-    for (;;) {
+    bool orphaned;
+
+    do {
         struct pollfd look[] = {
             {.fd = monitor->signal_fd, .events = POLLIN},
             {.fd = monitor->orphan_since_ns ? -1 : monitor->context->master_pidfd,
@@ -252,15 +267,15 @@ static void supervise(struct monitor *monitor)
         };
         int64_t now_ns;
 
-        (void)poll(look, LENGTH(look), LOOK_MS);
+        (void)poll(look, LENGTH(look), monitor->ending ? ENDING_LOOK_MS : LOOK_MS);
         now_ns = clock_monotonic_ns();
-        if ((look[0].revents & POLLIN) && take_signal(monitor))
-            return;
-        if (((look[1].revents & POLLIN) || monitor->orphan_since_ns) &&
-            orphan_ends(monitor, now_ns))
-            return;
+        if (look[0].revents & POLLIN)
+            take_signal(monitor);
+        orphaned = (look[1].revents & POLLIN) || monitor->orphan_since_ns;
+        if (orphaned)
+            look_for_master(monitor, now_ns);
         look_at_link(monitor, now_ns);
-    }
+    } while (!(monitor->ending || orphaned) || is_needed(monitor));
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
