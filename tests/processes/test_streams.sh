@@ -81,7 +81,7 @@ slot_is_taken() { [ "$(status_number used)" = 1 ]; }
 # $work/rest
 wait_for() {
     new_document "${4:-,\"stream\":true}"
-    hold "${3:-450}"
+    hold "${3:-1200}" # long enough on a busy machine: the early head comes after 200 ms
     call -t -p "$2" -H "$json" -H "X-Mock: $1" -d "$document" "${@:5}"
     wait $holder
     expect "early head of $1" "$status" 200
