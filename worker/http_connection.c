@@ -308,15 +308,30 @@ ssize_t http_connection_send(struct http_connection *connection, const char *byt
     return curl_result(code, n);
 }
 
-ssize_t http_connection_receive(struct http_connection *connection, char *bytes, size_t size)
+/* libcurl takes the end of the socket for the end of a TLS stream; only a goodbye is. */
+static bool tls_has_ended(const struct http_connection *connection)
+{
+    const struct curl_tlssessioninfo *info = NULL;
+
+    return curl_easy_getinfo(connection->easy, CURLINFO_TLS_SSL_PTR, &info) == CURLE_OK && info &&
+           info->internals && http_trust_heard_goodbye(info->internals);
+}
+
+static ssize_t receive_tls(const struct http_connection *connection, char *bytes, size_t size)
 {
     size_t n = 0;
-    CURLcode code;
+    CURLcode code = curl_easy_recv(connection->easy, bytes, size, &n);
 
-    if (!connection->tls)
-        return io_result(recv(connection->fd, bytes, size, MSG_DONTWAIT));
-    code = curl_easy_recv(connection->easy, bytes, size, &n);
+    if (code == CURLE_OK && n == 0 && !tls_has_ended(connection))
+        return HTTP_IO_BROKEN;
     return curl_result(code, n);
+}
+
+ssize_t http_connection_receive(struct http_connection *connection, char *bytes, size_t size)
+{
+    if (connection->tls)
+        return receive_tls(connection, bytes, size);
+    return io_result(recv(connection->fd, bytes, size, MSG_DONTWAIT));
 }
 
 bool http_connection_is_alive(struct http_connection *connection)

@@ -64,3 +64,8 @@ bool http_trust_apply(void *ssl_ctx, const char *ca_file)
     SSL_CTX_set1_cert_store(ssl_ctx, trust->store);
     return true;
 }
+
+bool http_trust_heard_goodbye(const void *ssl)
+{
+    return (SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN) != 0;
+}

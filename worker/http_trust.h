@@ -18,4 +18,7 @@
  * or holds none. */
 MUST_CHECK bool http_trust_apply(void *ssl_ctx, const char *ca_file);
 
+/* Did the other side of this SSL end its stream (close_notify)? Whoever cuts a connection cannot. */
+MUST_CHECK bool http_trust_heard_goodbye(const void *ssl);
+
 #endif

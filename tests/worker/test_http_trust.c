@@ -99,11 +99,14 @@ static int tear_down_all(void **state)
 
 /* ---- a TLS upstream -------------------------------------------------------------------------- */
 
+#define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
 static atomic_bool says_goodbye; /* after each answer, as servers do with idle connections */
+static atomic_bool hangs_up;     /* after each answer, without goodbye */
+static const char *answer = ANSWER;
 
 static void serve_connection(struct server *server, SSL *tls)
 {
-    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     char bytes[4096];
     int n;
 
@@ -114,7 +117,9 @@ static void serve_connection(struct server *server, SSL *tls)
         bytes[n] = '\0';
         if (strstr(bytes, "\r\n\r\n")) { /* requests here are small and come in one piece */
             atomic_fetch_add(&server->requests, 1);
-            if (SSL_write(tls, answer, sizeof answer - 1) <= 0)
+            if (SSL_write(tls, answer, (int)strlen(answer)) <= 0)
+                return;
+            if (atomic_load(&hangs_up))
                 return;
             if (atomic_load(&says_goodbye)) {
                 (void)SSL_shutdown(tls);
@@ -254,6 +259,34 @@ static void m12_a_connection_that_said_goodbye_is_not_used_again(void **state)
     atomic_store(&says_goodbye, false);
 }
 
+/* N4: a body that ends with the stream is whole only when TLS says so. */
+static void n4_a_stream_without_goodbye_was_cut(void **state)
+{
+    struct setting *setting = *state;
+
+    answer = "HTTP/1.1 200 OK\r\n\r\nto the end";
+    atomic_store(&says_goodbye, true);
+    assert_int_equal(call(setting->client, setting->url, right_file), HTTP_COMPLETE);
+    atomic_store(&says_goodbye, false);
+    atomic_store(&hangs_up, true);
+    assert_int_equal(call(setting->client, setting->url, right_file), HTTP_CUT);
+    atomic_store(&hangs_up, false);
+    answer = ANSWER;
+}
+
+/* N3: what was said beyond an answer is not the answer to the next call. */
+static void n3_surplus_is_no_answer(void **state)
+{
+    struct setting *setting = *state;
+
+    answer = ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(call(setting->client, setting->url, right_file), HTTP_COMPLETE);
+        assert_int_equal(setting->server->opened, i);
+    }
+    answer = ANSWER;
+}
+
 static void test_not_trusted(void **state)
 {
     struct setting *setting = *state;
@@ -309,6 +342,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_trusted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(m12_a_connection_that_said_goodbye_is_not_used_again,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(n4_a_stream_without_goodbye_was_cut, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(n3_surplus_is_no_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_trusted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trust_is_not_mixed_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_host_name, set_up, tear_down),
