@@ -62,7 +62,7 @@ void gate_unlock(struct gate *gate)
 /* Own places are passed over when there is no sign of life for long. */
 static void answer_locked(struct gate *gate, int64_t now_ns)
 {
-    layout_of(gate)->answered_ns[gate->self] = now_ns;
+    queue_answer_locked(layout_of(gate), gate->self, now_ns);
 }
 
 bool gate_join(struct gate *gate, struct segment *segment, const struct roster_member *member,

@@ -271,6 +271,7 @@ struct layout_area {
     uint32_t lists_ready; /* 0: build the lists from the rows first */
     uint32_t queue_head, queue_tail, free_head;
     uint32_t waiting;                /* length of the queue list */
+    int64_t answered_last_ns;        /* when any process did */
     int64_t answered_ns[ROSTER_MAX]; /* when the process last did something at the gate */
     struct place_row places[PLACES_MAX];
     struct instance_row instances[INSTANCES_MAX];

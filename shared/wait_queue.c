@@ -152,6 +152,22 @@ void queue_free_place_locked(struct core_area *core, struct layout_area *layout,
     push_free(layout, place);
 }
 
+void queue_answer_locked(struct layout_area *layout, uint32_t owner, int64_t now_ns)
+{
+    if (now_ns - layout->answered_last_ns > STANDSTILL_NS) {
+        for (uint32_t i = 0; i < ROSTER_MAX; i++)
+            layout->answered_ns[i] = now_ns;
+        for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
+            if (layout->places[at].rung_ns != 0)
+                layout->places[at].rung_ns = now_ns;
+    }
+    /* now_ns was read before the lock was waited for: another thread may have been here since */
+    if (now_ns > layout->answered_ns[owner])
+        layout->answered_ns[owner] = now_ns;
+    if (now_ns > layout->answered_last_ns)
+        layout->answered_last_ns = now_ns;
+}
+
 static bool is_silent(const struct layout_area *layout, const struct place_row *row, int64_t now_ns)
 {
     return (row->rung_ns != 0 && now_ns - row->rung_ns > QUEUE_SILENT_NS) ||

@@ -25,6 +25,7 @@
 
 #define QUEUE_SILENT_NS (500 * NS_PER_MS)
 #define PROCESS_SILENT_NS NS_PER_S
+#define STANDSTILL_NS (500 * NS_PER_MS) /* every process ticks every 250 ms */
 
 /* Build free list and queue from the rows (first use, or a holder died). */
 void queue_rebuild_locked(struct core_area *core, struct layout_area *layout);
@@ -41,6 +42,9 @@ void queue_hold_locked(struct core_area *core, struct layout_area *layout, uint3
 /* Any -> FREE. */
 void queue_free_place_locked(struct core_area *core, struct layout_area *layout, uint32_t place);
 
+/* The process is at the gate: it is not silent. When nobody has been there for STANDSTILL_NS, the lock or
+ * the machine stood still; then nobody was silent, and silence is counted from now. */
+void queue_answer_locked(struct layout_area *layout, uint32_t owner, int64_t now_ns);
 /* Is there nobody before the place who is not silent? */
 bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, int64_t now_ns);
 /* Is anybody waiting who is not silent? */

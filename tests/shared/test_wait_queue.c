@@ -131,6 +131,39 @@ static void m2_all_places_of_a_silent_process_are_passed_over_at_once(void **sta
     assert_true(gate_is_rung(&gate, last));
 }
 
+/* As when a stopped process held the lock until it was killed: the others waited, they were not silent. */
+static void m2_who_waited_for_the_lock_was_not_silent(void **state)
+{
+    const uint32_t other = gate.self + 1;
+    int64_t now_ns = layout->answered_last_ns; /* when the gate was joined */
+    uint32_t first;
+    uint32_t last;
+
+    (void)state;
+    first = join(1);
+    last = join(2);
+    layout->places[first].owner = other;
+    queue_answer_locked(layout, other, now_ns);
+    queue_answer_locked(layout, gate.self, now_ns);
+    assert_int_equal(queue_ring_locked(core, layout, 1, now_ns), 1);
+    now_ns += 2 * NS_PER_S;
+    queue_answer_locked(layout, gate.self, now_ns);
+    assert_false(queue_is_first_locked(layout, last, now_ns));
+    now_ns += QUEUE_SILENT_NS + 1;
+    assert_true(queue_is_first_locked(layout, last, now_ns)); /* but now it is */
+}
+
+/* A thread that waited for the lock for long brings an old time with it. */
+static void m2_an_answer_never_takes_a_later_one_back(void **state)
+{
+    int64_t joined_ns = layout->answered_last_ns;
+
+    (void)state;
+    queue_answer_locked(layout, gate.self, joined_ns + 5);
+    queue_answer_locked(layout, gate.self, joined_ns + 3);
+    assert_int_equal(layout->answered_ns[gate.self], joined_ns + 5);
+}
+
 #define QUEUE_TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
 
 int main(void)
@@ -141,6 +174,8 @@ int main(void)
         QUEUE_TEST(many_rows_in_any_order_are_sorted),
         QUEUE_TEST(only_the_first_are_rung_and_only_once),
         QUEUE_TEST(m2_all_places_of_a_silent_process_are_passed_over_at_once),
+        QUEUE_TEST(m2_who_waited_for_the_lock_was_not_silent),
+        QUEUE_TEST(m2_an_answer_never_takes_a_later_one_back),
         QUEUE_TEST(m2_the_silent_do_not_keep_the_others_from_their_turn),
     };
 
