@@ -11,6 +11,7 @@ COUNTER(image_refused_limit, counter, "image calls refused because no slot was f
 COUNTER(image_refused_queue_full, counter, "image calls refused because the queue was full")
 COUNTER(image_refused_queue_timeout, counter, "image calls refused because their wait ran out")
 COUNTER(image_left_queue, counter, "image calls whose client left while waiting")
+COUNTER(image_passed_over, counter, "slots granted past an earlier waiter that did not answer (its process was stopped, or the machine too busy)")
 COUNTER(image_worker_died, counter, "image calls at the gate whose worker died")
 COUNTER(leases_lost, counter, "background calls whose slot could not be kept because all leases were in use")
 COUNTER(images_delivered, counter, "pictures found in final upstream output (those of background work are in the ledger only)")

@@ -238,6 +238,8 @@ static enum gate_verdict arrive_locked(struct gate *gate, const struct gate_call
         return queue_locked(gate, call, &use, place);
     }
     fill_record(gate, &layout->places[place].record, call, &use);
+    if (layout->waiting > 0)
+        count(gate, COUNTER_image_passed_over);
     answer->in_use = use.used + 1;
     grant_locked(gate, place, held, call->now_ns, answer->in_use);
     return GATE_GRANTED;
@@ -288,6 +290,8 @@ void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_ans
                queue_is_first_locked(layout, place, now_ns)) {
         held = slots_take_locked(core, gate->self, place, now_ns);
         if (held != NO_INDEX) {
+            if (layout->queue_head != place)
+                count(gate, COUNTER_image_passed_over);
             ret_answer->in_use = use.used + 1;
             grant_locked(gate, place, held, now_ns, ret_answer->in_use);
             ret_answer->verdict = GATE_GRANTED;

@@ -135,6 +135,8 @@ static void m2_a_silent_waiter_is_passed_over_and_keeps_its_number(void **state)
     gate_tick(&gate, clock_monotonic_ns());
     assert_true(gate_is_rung(&gate, next));
     assert_int_equal(fixture_try(&gate, next), GATE_GRANTED);
+    assert_int_equal(
+        counter_value(&segment_instance(&segment)->counters, COUNTER_image_passed_over), 1);
     fixture_leave(&gate, held[1], WAIT_DONE);
     assert_int_equal(fixture_try(&gate, silent), GATE_GRANTED); /* awake again: it is first */
 }
