@@ -148,9 +148,15 @@ nothing_in_use() {
     [ "$(status_number used)" = 0 ] && [ "$(semaphore_value)" = 0 ] && [ "$(status_number held)" = 0 ] &&
         ctl status --json | grep -q '"queue":{"length":0,'
 }
-grants_in_order() { # within one boot of the segment a later arrival is never granted first (G6)
-    expect "grants out of order" "$(ledger 'select count(*) from (select grant_seq, lag(grant_seq) over
-        (partition by boot order by arrival_seq) as earlier from waits where grant_seq > 0) where earlier > grant_seq')" 0
+# Within one boot of the segment a later arrival is never granted first (G6), but past a waiter that did not answer
+# (M2): that is counted, and happens to nobody on a machine that is not overloaded.
+grants_in_order() {
+    local inversions passed
+    inversions=$(ledger 'select count(*) from (select grant_seq, lag(grant_seq) over
+        (partition by boot order by arrival_seq) as earlier from waits where grant_seq > 0) where earlier > grant_seq')
+    passed=$(status_number image_passed_over)
+    [ "$passed" = 0 ] || echo "grants past a waiter that did not answer: $passed"
+    [ "$inversions" -le "$passed" ] || fail "$inversions grants out of order, only $passed past a waiter that did not answer"
 }
 ledger_is_whole() { # L5, N8: readable, nothing half-true, every grant is there, every row is closed
     written() { [ "$(status_number waits_pending)" = 0 ] && [ "$(status_number calls_pending)" = 0 ]; }

@@ -26,7 +26,7 @@ serves_alone() { # the current generation, whole: a monitor and two workers, nob
     status=$(ctl status --json) || return 1
     [ "$(grep -o '"role":"worker"' <<<"$status" | wc -l)" = 2 ] && [ "$(grep -o '"role":"monitor"' <<<"$status" | wc -l)" = 1 ] &&
         [ "$(grep -o '"role":"master"' <<<"$status" | wc -l)" = 1 ] && ! grep -q '"draining":true' <<<"$status" &&
-        [ "$(sed 's/.*"processes"//' <<<"$status" | grep -o '"generation":[0-9]*' | sort -u | wc -l)" = 1 ]
+        [ "$(grep -o '"processes".*' <<<"$status" | grep -o '"generation":[0-9]*' | sort -u | wc -l)" = 1 ]
 }
 until_true "all serve" serves_alone
 

@@ -31,12 +31,14 @@ first=$(workers | head -n 1)
 unix_at_start=$(count_unix "$first") threads_at_start=$(threads_of "$first")
 
 kill_workers() { # what it has killed is one number a line
-    local end=$((SECONDS + seconds)) monitor children
+    local end=$((SECONDS + seconds)) monitor children victim i
     monitor=$(ctl status --json | tr '{' '\n' | sed -n '/"role": *"monitor"/s/.*"pid": *\([0-9]*\).*/\1/p')
     while ((SECONDS < end)); do
         read -r -a children </proc/"$master_pid"/task/"$master_pid"/children
-        local victim=${children[RANDOM % ${#children[@]}]:-$monitor}
-        [ "$victim" = "$monitor" ] || { kill -KILL "$victim" && echo "$victim"; }
+        for i in "${!children[@]}"; do [ "${children[i]}" != "$monitor" ] || unset "children[i]"; done
+        children=("${children[@]}")
+        victim=${children[RANDOM % (${#children[@]} + (${#children[@]} == 0))]:-}
+        [ -z "$victim" ] || { kill -KILL "$victim" && echo "$victim"; }
         sleep 0.3 # the pace is the test, nothing is awaited
     done
 }
