@@ -155,6 +155,7 @@ static bool attach_alone(struct segment *segment, struct text *why)
          */
         text_release(&misfit);
         (void)munmap(segment->area, sizeof *segment->area);
+        segment->area = NULL; /* what fails below must not unmap what is mapped there by then */
         (void)close(segment->fd);
         (void)shm_unlink(segment->name);
         if (!map_object(segment, true, why))

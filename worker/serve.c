@@ -134,6 +134,9 @@ static bool start_threads(struct server *server)
             free(start);
             server->thread_count = i;
             started = i > 0;
+            /* or the refuser would wait for ever for the missing ones to be busy */
+            atomic_store(
+                &segment_core(server->worker.segment)->roster[server->worker.gate.self].threads, i);
             log_event(LOG_LEVEL_WARNING, "threads_missing", "only %u request threads could be made",
                       i);
             break;
