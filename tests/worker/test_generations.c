@@ -1,10 +1,5 @@
 /* test_generations.c - older generations are counted and signalled, nobody else is (M7). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h needs the four above first */
-#include <cmocka.h>
+#include "tests/shared/gate_fixture.h"
 
 #include "worker/generations.h"
 
@@ -91,6 +86,7 @@ static void only_older_ones_are_signalled(void **state)
     int status;
 
     (void)state;
+    fixture_needs_pidfds();
     others[0] = sleeper(PROCESS_WORKER, INSTANCE, CURRENT);
     others[1] = sleeper(PROCESS_WORKER, OTHER_INSTANCE, 9);
     others[2] = sleeper(PROCESS_MASTER, INSTANCE, 9);
