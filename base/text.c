@@ -77,6 +77,20 @@ void text_append_char(struct text *text, char c)
     text_append(text, &c, 1);
 }
 
+void text_append_number(struct text *text, int64_t number)
+{
+    char digits[20]; /* of -9223372036854775808 */
+    size_t at = sizeof digits;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (number < 0)
+        digits[--at] = '-';
+    text_append(text, digits + at, sizeof digits - at);
+}
+
 void text_printf(struct text *text, const char *format, ...)
 {
     char small[512];

@@ -13,6 +13,8 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <strings.h>
 
 struct text {
     char *bytes; /* owned; NULL until the first append */
@@ -31,12 +33,19 @@ void text_clear(struct text *text);
 void text_append(struct text *text, const char *bytes, size_t length);
 void text_append_string(struct text *text, const char *string);
 void text_append_char(struct text *text, char c);
+void text_append_number(struct text *text, int64_t number);
 void text_printf(struct text *text, const char *format, ...) PRINTF_LIKE(2, 3);
 /* The bytes as a quoted JSON string; invalid UTF-8 becomes U+FFFD. */
 void text_append_json(struct text *text, const char *bytes, size_t length);
 
 /* The text's bytes as a C string; "" when nothing was appended. */
 const char *text_string(const struct text *text);
+
+/* Equal but for the case of letters? Cheap for what differs at once, as names in a table do. */
+static inline bool text_same_name(const char *a, const char *b)
+{
+    return (*a | 0x20) == (*b | 0x20) && strcasecmp(a, b) == 0;
+}
 
 /* Copy source into destination[size], cut to fit, always NUL-terminated.
  * Returns false when it had to be cut. */

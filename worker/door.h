@@ -14,9 +14,6 @@
  * socket, also when the door was closed meanwhile; and since it may be killed or stopped before it does,
  * every doorman tries the socket every DOOR_LOOK_MS without being woken.
  *
- * The kernel wakes one doorman of one process for a connection. When that one is killed or stopped
- * before it has taken it, nobody else is told: so every doorman looks by itself every DOOR_LOOK_MS.
- *
  * Threads: all of a worker's request threads use one door.
  */
 #ifndef WORKER_DOOR_H
@@ -31,9 +28,8 @@
 #include <stdint.h>
 
 #define DOORMEN 2
-#define DOOR_LOOK_MS 250
 #define DOOR_BUSY_PER_MS 3
-#define DOOR_NAP_NS (300 * NS_PER_US)
+#define DOOR_NAP_NS (1000 * NS_PER_US)
 #define DOOR_LOOK_MS 250
 
 struct door_thread {

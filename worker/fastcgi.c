@@ -133,9 +133,18 @@ static void close_connection(struct fastcgi *fcgi)
     fcgi->request.ipcFd = -1;
 }
 
+/* Ten parameters are asked for in each call, and most of the twenty begin differently. */
 const char *fastcgi_param(const struct fastcgi *fcgi, const char *name)
 {
-    return FCGX_GetParam(name, fcgi->request.envp);
+    for (char *const *param = fastcgi_params(fcgi); *param; param++) {
+        size_t at = 0;
+
+        while (name[at] && (*param)[at] == name[at])
+            at++;
+        if (name[at] == '\0' && (*param)[at] == '=')
+            return *param + at + 1;
+    }
+    return NULL;
 }
 
 char *const *fastcgi_params(const struct fastcgi *fcgi)

@@ -80,16 +80,16 @@ static bool note_framing(struct http_head_reader *reader, const char *name, cons
 {
     uint64_t length;
 
-    if (strcasecmp(name, "transfer-encoding") == 0) {
+    if (text_same_name(name, "transfer-encoding")) {
         if (strcasecmp(value, "identity") == 0)
             return true;
         if (strcasecmp(value, "chunked") != 0 || reader->chunked)
             return false;
         reader->chunked = true;
-    } else if (strcasecmp(name, "connection") == 0) {
+    } else if (text_same_name(name, "connection")) {
         if (strcasestr(value, "close"))
             reader->keeps_alive = false;
-    } else if (strcasecmp(name, "content-length") == 0) {
+    } else if (text_same_name(name, "content-length")) {
         if (!parse_u64(value, &length) || length > INT64_MAX)
             return false;
         if (reader->content_length >= 0 && reader->content_length != (int64_t)length)
@@ -99,10 +99,16 @@ static bool note_framing(struct http_head_reader *reader, const char *name, cons
     return true;
 }
 
-/* A folded line goes on with the value before it. */
+static bool is_framing(const char *name)
+{
+    return strcasecmp(name, "transfer-encoding") == 0 || strcasecmp(name, "connection") == 0 ||
+           strcasecmp(name, "content-length") == 0;
+}
+
+/* A folded line goes on with the value before it; not with one that note_framing has read. */
 static bool add_folded(struct http_head_reader *reader, const char *line, size_t length)
 {
-    if (reader->count == 0)
+    if (reader->count == 0 || is_framing(reader->text.bytes + reader->names[reader->count - 1]))
         return false;
     trim(&line, &length);
     reader->text.length--; /* over the last value's NUL */
@@ -146,12 +152,24 @@ static bool add_header(struct http_head_reader *reader, const char *line, size_t
                                                    reader->text.bytes + reader->values[at]);
 }
 
+/* Whoever reads such a head the other way goes on speaking where we take the answer for whole. */
+static bool is_ambiguous(const struct http_head_reader *reader)
+{
+    if (reader->status == 204)
+        return reader->chunked || reader->content_length > 0;
+    return reader->chunked && reader->content_length >= 0;
+}
+
 /* The empty line. */
 static enum http_head_state end_head(struct http_head_reader *reader)
 {
+    if (is_ambiguous(reader))
+        reader->keeps_alive = false;
     if (reader->status >= 200)
         return HTTP_HEAD_FINAL;
-    begin(reader); /* an interim response: the next head follows */
+    if (reader->status == 101)
+        return HTTP_HEAD_BAD; /* nobody asked for another protocol */
+    begin(reader);            /* an interim response: the next head follows */
     return HTTP_HEAD_MORE;
 }
 
@@ -163,7 +181,9 @@ static enum http_head_state take_line(struct http_head_reader *reader, const cha
     reader->seen_bytes += length;
     if (reader->seen_bytes > HTTP_HEAD_BYTES_MAX)
         return HTTP_HEAD_BAD;
-    while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
+    if (length > 0 && line[length - 1] == '\n')
+        length--;
+    if (length > 0 && line[length - 1] == '\r')
         length--;
     if (reader->status == 0) {
         reader->started = true;

@@ -1,10 +1,7 @@
 /* http_request.c - a request's head and small bodies; see http_request.h. */
 #include "worker/http_request.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* Host and the framing are ours to write; the third costs a round trip; a hop-by-hop field is not to
  * be passed on. */
@@ -14,7 +11,7 @@ static const char *const left_out[] = {"Host",   "Content-Length", "Transfer-Enc
 static bool is_left_out(const char *name)
 {
     for (size_t i = 0; i < LENGTH(left_out); i++)
-        if (strcasecmp(name, left_out[i]) == 0)
+        if (text_same_name(name, left_out[i]))
             return true;
     return false;
 }
@@ -63,8 +60,6 @@ static void write_field(struct text *text, const struct http_header *header)
 static void write_head(const struct http_request *request, const struct http_place *place,
                        struct text *text)
 {
-    char length[64];
-
     text_append_string(text, request->method);
     text_append_char(text, ' ');
     write_target(place->target, text);
@@ -75,9 +70,9 @@ static void write_head(const struct http_request *request, const struct http_pla
         if (!is_left_out(request->headers[i].name))
             write_field(text, &request->headers[i]);
     if (request->body_bytes >= 0) {
-        (void)snprintf(length, sizeof length, "Content-Length: %" PRId64 "\r\n",
-                       request->body_bytes);
-        text_append_string(text, length);
+        text_append_string(text, "Content-Length: ");
+        text_append_number(text, request->body_bytes);
+        text_append(text, "\r\n", 2);
     }
     text_append(text, "\r\n", 2);
 }

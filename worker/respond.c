@@ -18,7 +18,9 @@
 
 void respond_append_own_headers(struct request *request, struct text *head)
 {
-    text_printf(head, "x-request-id: %s\r\n", request->call_id);
+    text_append_string(head, "x-request-id: ");
+    text_append_string(head, request->call_id);
+    text_append(head, "\r\n", 2);
     if (!request->worker->options->penstock.penstock_headers)
         return;
     if (request->route) /* a scope of its own name, as in the ledger */

@@ -12,7 +12,7 @@
 static const char *header_value(const struct http_head *head, const char *name)
 {
     for (size_t i = 0; i < head->header_count; i++)
-        if (strcasecmp(head->headers[i].name, name) == 0)
+        if (text_same_name(head->headers[i].name, name))
             return head->headers[i].value;
     return NULL;
 }
@@ -21,7 +21,7 @@ static const char *header_value(const struct http_head *head, const char *name)
 static bool is_chunked(const struct http_head *head)
 {
     for (size_t i = 0; i < head->header_count; i++)
-        if (strcasecmp(head->headers[i].name, "transfer-encoding") == 0 &&
+        if (text_same_name(head->headers[i].name, "transfer-encoding") &&
             strcasestr(head->headers[i].value, "chunked"))
             return true;
     return false;

@@ -62,10 +62,12 @@ static const struct {
     [DIALECT_PLAIN] = {"Authorization", "Bearer "},
 };
 
+/* The parameter has more than the five letters of HTTP_, as all names here. */
 static bool names_param(const char *param, size_t length, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (strlen(names[i]) == length && memcmp(names[i], param, length) == 0)
+        if (names[i][5] == param[5] && strlen(names[i]) == length &&
+            memcmp(names[i], param, length) == 0)
             return true;
     return false;
 }
@@ -111,11 +113,14 @@ static void add_header(struct request *request, const char *name, const char *pr
 /* "HTTP_X_STAINLESS_LANG" -> "x-stainless-lang"; case does not matter in HTTP. */
 static void add_param(struct request *request, const char *param, const char *equals)
 {
-    for (const char *at = param + 5; at < equals; at++)
-        text_append_char(&request->header_bytes, header_letter(*at));
-    text_append_char(&request->header_bytes, '\0');
-    text_append_string(&request->header_bytes, equals + 1);
-    text_append_char(&request->header_bytes, '\0');
+    struct text *bytes = &request->header_bytes;
+    size_t begin = bytes->length;
+
+    text_append(bytes, param + 5, (size_t)(equals - param - 5));
+    for (size_t at = begin; at < bytes->length; at++)
+        bytes->bytes[at] = header_letter(bytes->bytes[at]);
+    text_append_char(bytes, '\0');
+    text_append(bytes, equals + 1, strlen(equals + 1) + 1);
     request->header_count++;
 }
 
@@ -250,7 +255,7 @@ static const char *const dropped_header_prefixes[] = {"x-penstock-", "x-accel-",
 static bool is_dropped_header(const char *name)
 {
     for (size_t i = 0; i < LENGTH(dropped_headers); i++)
-        if (strcasecmp(name, dropped_headers[i]) == 0)
+        if (text_same_name(name, dropped_headers[i]))
             return true;
     for (size_t i = 0; i < LENGTH(dropped_header_prefixes); i++)
         if (strncasecmp(name, dropped_header_prefixes[i], strlen(dropped_header_prefixes[i])) == 0)
@@ -273,7 +278,7 @@ static bool is_malformed(const struct http_header *header)
 static bool is_nominated_by(const struct http_head *head, const char *name)
 {
     for (size_t i = 0; i < head->header_count; i++)
-        if (strcasecmp(head->headers[i].name, "connection") == 0 &&
+        if (text_same_name(head->headers[i].name, "connection") &&
             is_nominated(head->headers[i].value, name, strlen(name)))
             return true;
     return false;
@@ -282,7 +287,22 @@ static bool is_nominated_by(const struct http_head *head, const char *name)
 /* With 200 a CGI answer's Location means "redirect", inside the web server even. */
 static bool is_order_to_redirect(const struct http_head *head, const char *name)
 {
-    return head->status == 200 && strcasecmp(name, "location") == 0;
+    return head->status == 200 && text_same_name(name, "location");
+}
+
+static void add_line(struct text *head, const char *name, const char *value)
+{
+    text_append_string(head, name);
+    text_append(head, ": ", 2);
+    text_append_string(head, value);
+    text_append(head, "\r\n", 2);
+}
+
+static void add_length(struct text *head, int64_t length)
+{
+    text_append_string(head, "Content-Length: ");
+    text_append_number(head, length);
+    text_append(head, "\r\n", 2);
 }
 
 void upstream_head_translate(struct request *request, const struct http_head *head)
@@ -297,13 +317,13 @@ void upstream_head_translate(struct request *request, const struct http_head *he
         if (is_dropped_header(name) || is_nominated_by(head, name) ||
             is_order_to_redirect(head, name) || is_malformed(&head->headers[i]))
             continue;
-        if (strcasecmp(name, "x-request-id") == 0)
+        if (text_same_name(name, "x-request-id"))
             name = "x-upstream-request-id";
-        text_printf(&request->head, "%s: %s\r\n", name, head->headers[i].value);
+        add_line(&request->head, name, head->headers[i].value);
     }
     /* 204 has no length, whatever the upstream says (RFC 9110, 8.6). */
     if (head->content_length >= 0 && !request->upstream_is_stream && head->status != 204)
-        text_printf(&request->head, "Content-Length: %lld\r\n", (long long)head->content_length);
+        add_length(&request->head, head->content_length);
     if (request->upstream_is_stream)
         text_append_string(&request->head, "X-Accel-Buffering: no\r\n");
     respond_append_own_headers(request, &request->head);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 
 #include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
 
 static void an_empty_text_is_an_empty_string(void **state)
@@ -74,6 +75,33 @@ static void what_passes_the_limit_is_cut_and_remembered(void **state)
     assert_true(text.overflowed);
     assert_string_equal(text_string(&text), "");
     text_release(&text);
+}
+
+static void numbers_are_written_as_printf_writes_them(void **state)
+{
+    static const int64_t numbers[] = {0, 7, -1, 10, 1234567890, INT64_MAX, INT64_MIN};
+    char expected[32];
+    struct text text;
+
+    (void)state;
+    text_init(&text, 100);
+    for (size_t i = 0; i < LENGTH(numbers); i++) {
+        text_clear(&text);
+        text_append_number(&text, numbers[i]);
+        (void)snprintf(expected, sizeof expected, "%jd", (intmax_t)numbers[i]);
+        assert_string_equal(text_string(&text), expected);
+    }
+    text_release(&text);
+}
+
+static void names_are_the_same_in_any_case(void **state)
+{
+    (void)state;
+    assert_true(text_same_name("Content-Type", "content-type"));
+    assert_true(text_same_name("", ""));
+    assert_false(text_same_name("Content-Type", "content-typ"));
+    assert_false(text_same_name("", " "));
+    assert_false(text_same_name("[", "{")); /* they differ in that bit alone, and are no letters */
 }
 
 static void it_grows_by_every_step_up_to_its_limit(void **state)
@@ -214,6 +242,8 @@ int main(void)
         cmocka_unit_test(pieces_are_joined_and_terminated),
         cmocka_unit_test(a_nul_is_a_byte_like_others),
         cmocka_unit_test(what_passes_the_limit_is_cut_and_remembered),
+        cmocka_unit_test(numbers_are_written_as_printf_writes_them),
+        cmocka_unit_test(names_are_the_same_in_any_case),
         cmocka_unit_test(it_grows_by_every_step_up_to_its_limit),
         cmocka_unit_test(clear_keeps_memory_release_keeps_the_limit),
         cmocka_unit_test(long_formats_are_whole),
