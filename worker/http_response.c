@@ -142,21 +142,28 @@ static int hex_value(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* "1a2b", then nothing, a blank, or an extension. */
+/* "1a2b", then blanks, an extension, or nothing; no CR but that of the line end: whoever takes one for
+ * a line end reads another body. */
 static bool read_size(const struct line *line, int64_t *ret_size)
 {
-    size_t at = 0;
+    size_t at = 0, end = line->length - 1;
     int64_t size = 0;
     int digit;
 
-    while (at < line->length && (digit = hex_value(line->bytes[at])) >= 0) {
+    if (end > 0 && line->bytes[end - 1] == '\r')
+        end--;
+    while (at < end && (digit = hex_value(line->bytes[at])) >= 0) {
         if (size > INT64_MAX >> 4)
             return false;
         size = size * 16 + digit;
         at++;
     }
     *ret_size = size;
-    return at > 0 && at < line->length && strchr("\r\n; \t", line->bytes[at]) != NULL;
+    if (at == 0 || memchr(line->bytes, '\r', end))
+        return false;
+    while (at < end && (line->bytes[at] == ' ' || line->bytes[at] == '\t'))
+        at++;
+    return at == end || line->bytes[at] == ';';
 }
 
 static bool is_empty(const struct line *line)

@@ -129,6 +129,16 @@ static void test_bad_heads(void **state)
         "HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0x1\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length:\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\t\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n , gzip\r\n",
+        "HTTP/1.1 200 OK\r\nConnection: x\r\n close\r\n",
+        "HTTP/1.1 200 OK\r\n\r\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n",
     };
 
     for (size_t i = 0; i < LENGTH(heads); i++) {

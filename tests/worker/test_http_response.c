@@ -133,6 +133,13 @@ static void test_chunks(void **state)
         {"x\r\n", HTTP_PIECE_BAD_BODY, ""},
         {"-1\r\n", HTTP_PIECE_BAD_BODY, ""},
         {"5x\r\n", HTTP_PIECE_BAD_BODY, ""},
+        {"5 x\r\n", HTTP_PIECE_BAD_BODY, ""},
+        {"5\rx\n", HTTP_PIECE_BAD_BODY, ""},
+        {"5\r\r\n", HTTP_PIECE_BAD_BODY, ""},
+        {"5;a\rb\n", HTTP_PIECE_BAD_BODY, ""},
+        {"+5\r\n", HTTP_PIECE_BAD_BODY, ""},
+        {" 5\r\n", HTTP_PIECE_BAD_BODY, ""},
+        {"0x5\r\n", HTTP_PIECE_BAD_BODY, ""},
         {"8000000000000000\r\n", HTTP_PIECE_BAD_BODY, ""},
         {"7fffffffffffffff\r\nhello", HTTP_PIECE_NONE, "hello"},
     };
@@ -145,6 +152,16 @@ static void test_chunks(void **state)
         assert_reads(*state, text_string(&answer), cases[i].last, cases[i].body, 0);
         text_release(&answer);
     }
+}
+
+static void test_nul_in_a_chunk_size(void **state)
+{
+    static const char answer[] = OK_HEAD "Transfer-Encoding: chunked\r\n\r\n5\0\r\nhello";
+    struct http_bytes bytes = {answer, answer + sizeof answer - 1};
+    struct reading *reading = *state;
+
+    reading->heads = 0;
+    assert_int_equal(use(reading, &bytes, SIZE_MAX), HTTP_PIECE_BAD_BODY);
 }
 
 static void test_bad_heads_are_known_early(void **state)
@@ -200,6 +217,19 @@ static void test_keep_alive(void **state)
     assert_false(keeps_alive(*state, OK_HEAD "Connection: Close\r\nContent-Length: 0\r\n\r\n"));
     assert_false(keeps_alive(*state, OK_HEAD "Connection: x, close\r\nContent-Length: 0\r\n\r\n"));
     assert_false(keeps_alive(*state, "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    assert_true(keeps_alive(*state, "HTTP/1.1 204 None\r\nContent-Length: 0\r\n\r\n"));
+    assert_true(keeps_alive(*state, "HTTP/1.1 304 Same\r\nContent-Length: 5\r\n\r\n"));
+}
+
+/* What can be read in two ways may be followed by bytes that we do not expect. */
+static void n3_after_an_ambiguous_head_a_connection_is_not_kept(void **state)
+{
+    assert_false(keeps_alive(*state, OK_HEAD "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"
+                                             "\r\n0\r\n\r\n"));
+    assert_false(keeps_alive(*state, OK_HEAD "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"
+                                             "\r\n0\r\n\r\n"));
+    assert_false(keeps_alive(*state, "HTTP/1.1 204 None\r\nContent-Length: 5\r\n\r\n"));
+    assert_false(keeps_alive(*state, "HTTP/1.1 204 None\r\nTransfer-Encoding: chunked\r\n\r\n"));
 }
 
 static void test_answer_to_head(void **state)
@@ -236,9 +266,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_bodies),
         TEST(test_chunks),
+        TEST(test_nul_in_a_chunk_size),
         TEST(test_bad_heads_are_known_early),
         TEST(test_bounds),
         TEST(test_keep_alive),
+        TEST(n3_after_an_ambiguous_head_a_connection_is_not_kept),
         TEST(test_answer_to_head),
         TEST(test_where_a_stream_may_end),
     };
