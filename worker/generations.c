@@ -15,7 +15,7 @@ static bool is_older(const struct generations *generations, const struct roster_
 
 unsigned generations_count_older(const struct generations *generations)
 {
-    uint64_t seen[ROSTER_MAX];
+    uint64_t seen[ROSTER_MAX] = {0};
     unsigned count = 0;
 
     for (uint32_t i = 0; i < ROSTER_MAX; i++) {

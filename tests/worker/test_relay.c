@@ -386,7 +386,7 @@ static void a_flood_ends_with_its_time(void **state)
 
     stop_fd = -1;
     house->source.timeout_ms = 1000; /* the head comes before that on a busy machine too */
-    house->request->discard = true; /* nobody reads it: nothing else would end it */
+    house->request->discard = true;  /* nobody reads it: nothing else would end it */
     assert_int_equal(run(house, flood), STEP_FAULT);
     assert_int_equal(house->request->fault.code, FAULT_upstream_stalled);
 }
