@@ -76,6 +76,12 @@ static bool area_fits(const struct segment_area *area, struct text *why)
             core->core_version, area->layout.layout_version, CORE_VERSION, LAYOUT_VERSION);
         return false;
     }
+    if (core->total_bytes != sizeof *area) { /* one more counter moves all that comes after it */
+        text_append_string(why,
+                           "the segment in use is of another build of Penstock, which sizes it "
+                           "otherwise: stop its processes first");
+        return false;
+    }
     if (core->pid_namespace != namespace_inode("/proc/self/ns/pid") ||
         core->ipc_namespace != namespace_inode("/proc/self/ns/ipc")) {
         text_append_string(why, "the segment in use belongs to another PID or IPC namespace "

@@ -117,6 +117,11 @@ static void m6_another_namespace_and_m8_another_version_are_refused(void **state
     segment_core(&segment)->core_version++;
     assert_false(attach(&other));
     assert_non_null(strstr(text_string(&why), "core version"));
+    segment_core(&segment)->core_version--;
+    segment_core(&segment)->total_bytes -= sizeof(uint64_t);
+    assert_false(attach(&other));
+    assert_non_null(strstr(text_string(&why), "another build"));
+    segment_core(&segment)->core_version++;
     fixture_close(&segment);
     assert_true(attach(&other)); /* of another version, used by nobody: made anew */
     assert_int_equal(segment_core(&other)->core_version, CORE_VERSION);
