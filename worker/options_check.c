@@ -440,11 +440,30 @@ static void check_threads(struct options_loader *loader)
                       options->penstock.reserve_percent, needed, each);
 }
 
+/* Each worker has its part of the spool: a body larger than that never fits. */
+static void check_spool(struct options_loader *loader)
+{
+    const struct penstock_options *penstock = &loader->options->penstock;
+    const struct option_section *section = only_section(loader, OPTION_SECTION_penstock);
+    int64_t workers = options_workers(loader->options);
+    int64_t largest = penstock->max_multipart_body_bytes > penstock->max_json_body_bytes
+                          ? penstock->max_multipart_body_bytes
+                          : penstock->max_json_body_bytes;
+
+    if (penstock->spool_max_bytes / workers < largest)
+        options_warning(loader, subject_of(section, "spool_max"),
+                        "each of %" PRId64 " workers has %" PRId64
+                        " bytes of it, and the largest body allowed has %" PRId64
+                        "; raise spool_max to %" PRId64 " or lower max_multipart_body",
+                        workers, penstock->spool_max_bytes / workers, largest, workers * largest);
+}
+
 void options_check(struct options_loader *loader)
 {
     check_addresses(loader);
     check_paths(loader);
     check_threads(loader);
+    check_spool(loader);
     check_gate_name(loader);
     check_image(loader);
     check_sources(loader);

@@ -298,6 +298,22 @@ static void test_image_options_that_surprise(void **state)
 
 #define GATE "enabled = true\nmax_concurrent_requests = 8\noverflow_mode = wait\n"
 
+static void test_the_largest_body_fits_a_workers_part_of_the_spool(void **state)
+{
+    static const struct load_case cases[] = {
+        {IN_PENSTOCK "workers = 16\n", "", false},
+        {IN_PENSTOCK "workers = 4\nspool_max = 512m\n",
+         "t.conf:5: warning: penstock.spool_max: each of 4 workers has 134217728 bytes of it, and "
+         "the "
+         "largest body allowed has 268435456; raise spool_max to 1073741824 or lower "
+         "max_multipart_body\n",
+         false},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
 static void test_threads_must_suffice_for_slots_queue_and_reserve(void **state)
 {
     static const struct load_case cases[] = {
@@ -340,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_key_over_plain_http_is_a_warning_except_to_this_host),
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_image_options_that_surprise),
+        cmocka_unit_test(test_the_largest_body_fits_a_workers_part_of_the_spool),
         cmocka_unit_test(test_threads_must_suffice_for_slots_queue_and_reserve),
     };
 
