@@ -17,6 +17,10 @@
 
 _Static_assert(HTTP_ERROR_SIZE >= CURL_ERROR_SIZE, "libcurl writes its words there");
 
+/* libcurl tells of no byte until all it was given has left: given one record at a time, an unsent
+ * request is one of which no record has left, and part of a record says nothing to anybody. */
+enum { TLS_RECORD_BYTES = 16384 };
+
 static const char *system_ca_file = "/etc/ssl/certs/ca-certificates.crt";
 
 bool http_connection_init_process(void)
@@ -297,13 +301,24 @@ static ssize_t curl_result(CURLcode code, size_t n)
     return code == CURLE_AGAIN ? HTTP_IO_WAIT : HTTP_IO_BROKEN;
 }
 
+static ssize_t send_plain(struct http_connection *connection, const char *bytes, size_t length)
+{
+    ssize_t n = send(connection->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE)
+        connection->reset = true;
+    return io_result(n);
+}
+
 ssize_t http_connection_send(struct http_connection *connection, const char *bytes, size_t length)
 {
     size_t n = 0;
     CURLcode code;
 
     if (!connection->tls)
-        return io_result(send(connection->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT));
+        return send_plain(connection, bytes, length);
+    if (length > TLS_RECORD_BYTES)
+        length = TLS_RECORD_BYTES;
     code = curl_easy_send(connection->easy, bytes, length, &n);
     return curl_result(code, n);
 }
@@ -329,9 +344,12 @@ static ssize_t receive_tls(const struct http_connection *connection, char *bytes
 
 ssize_t http_connection_receive(struct http_connection *connection, char *bytes, size_t size)
 {
+    ssize_t n;
+
     if (connection->tls)
         return receive_tls(connection, bytes, size);
-    return io_result(recv(connection->fd, bytes, size, MSG_DONTWAIT));
+    n = recv(connection->fd, bytes, size, MSG_DONTWAIT);
+    return n == 0 && connection->reset ? HTTP_IO_BROKEN : io_result(n);
 }
 
 bool http_connection_is_alive(struct http_connection *connection)

@@ -32,8 +32,8 @@ struct http_connection {
     struct http_connection *next; /* for the owner */
     enum http_connection_state state;
     bool tls;
-    bool used; /* it has carried an exchange */
-    int fd;    /* -1 until it is open */
+    bool reset; /* sending broke; the kernel says so once, then the end would look orderly */
+    int fd;     /* -1 until it is open */
     int64_t idle_since_ns;
     /* While it is opening: what to wait for. */
     struct pollfd sockets[HTTP_CONNECTION_SOCKETS_MAX];

@@ -257,6 +257,65 @@ static void test_answer_before_the_body_was_sent(void **state)
     free(body);
 }
 
+/* Half a body without a length, then a reset, which a send may be told of before a receive is. */
+static void answer_half_and_reset(struct server *server)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    int fd = server_accept(server);
+    char bytes[1000];
+
+    if (fd < 0)
+        return;
+    (void)!recv(fd, bytes, sizeof bytes, 0);
+    (void)server_send(fd, OK_HEAD "\r\nhalf");
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+}
+
+static void n4_a_reset_while_sending_is_no_end(void **state)
+{
+    struct setting *setting = *state;
+    char *body = calloc(1, 20000000);
+    enum http_outcome outcome;
+
+    assert_non_null(body);
+    setting->server = server_start(answer_half_and_reset);
+    call_post(&setting->call, body, 20000000);
+    outcome = run_call(setting, &setting->call);
+    /* what was received may be lost with the reset */
+    assert_int_equal(outcome, setting->call.heads ? HTTP_CUT : HTTP_NO_ANSWER);
+    server_stop(setting->server);
+    free(body);
+}
+
+/* The end of the stream came before our bytes were refused: the answer is whole. */
+static void answer_end_and_close(struct server *server)
+{
+    int fd = server_accept(server);
+    char bytes[1000];
+
+    if (fd < 0)
+        return;
+    (void)!recv(fd, bytes, sizeof bytes, 0);
+    (void)server_send(fd, "HTTP/1.1 413 Too Large\r\n\r\nbig");
+    (void)shutdown(fd, SHUT_WR);
+    close(fd);
+}
+
+static void test_answer_to_close_before_the_body_was_sent(void **state)
+{
+    struct setting *setting = *state;
+    char *body = calloc(1, 20000000);
+
+    assert_non_null(body);
+    setting->server = server_start(answer_end_and_close);
+    call_post(&setting->call, body, 20000000);
+    assert_int_equal(run_call(setting, &setting->call), HTTP_COMPLETE);
+    assert_string_equal(text_string(&setting->call.body), "big");
+    server_stop(setting->server);
+    free(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +328,8 @@ int main(void)
         TEST(test_cut_bodies),
         TEST(test_bad_answers),
         TEST(test_answer_before_the_body_was_sent),
+        TEST(n4_a_reset_while_sending_is_no_end),
+        TEST(test_answer_to_close_before_the_body_was_sent),
     };
 
     return cmocka_run_group_tests(tests, init_process, NULL);
