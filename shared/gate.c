@@ -41,6 +41,28 @@ static struct layout_area *layout_of(const struct gate *gate)
     return segment_layout(gate->segment);
 }
 
+static struct instance_row *own_instance(const struct gate *gate)
+{
+    return segment_instance(gate->segment);
+}
+
+static void count(const struct gate *gate, enum counter which)
+{
+    counter_add(&own_instance(gate)->counters, which, 1);
+}
+
+/* What is in use; a set that was removed is made anew meanwhile, and that is counted. */
+static struct slots_use look_locked(struct gate *gate, int64_t now_ns)
+{
+    struct core_area *core = core_of(gate);
+    uint64_t epoch = core->semaphore_epoch;
+    struct slots_use use = slots_use_locked(core, now_ns);
+
+    if (core->semaphore_epoch != epoch)
+        count(gate, COUNTER_semaphore_rebuilt);
+    return use;
+}
+
 void gate_lock(struct gate *gate)
 {
     struct core_area *core = core_of(gate);
@@ -49,6 +71,8 @@ void gate_lock(struct gate *gate)
 
     if (taken == LOCK_TAKEN && layout->lists_ready)
         return;
+    if (taken == LOCK_OWNER_DIED && gate->segment->instance != NO_INDEX)
+        count(gate, COUNTER_lock_owner_deaths);
     layout->lists_ready = 0;
     slots_rebuild_locked(core);
     queue_rebuild_locked(core, layout);
@@ -83,16 +107,6 @@ static struct instance_row *instance_of(const struct gate *gate, const struct ro
     return &layout_of(gate)->instances[process->instance];
 }
 
-static struct instance_row *own_instance(const struct gate *gate)
-{
-    return segment_instance(gate->segment);
-}
-
-static void count(const struct gate *gate, enum counter which)
-{
-    counter_add(&own_instance(gate)->counters, which, 1);
-}
-
 /* Waiters of an older layout go first (M8). */
 static bool older_layout_waits(const struct core_area *core)
 {
@@ -109,7 +123,7 @@ static void ring_locked(struct gate *gate, int64_t now_ns)
 
     if (layout_of(gate)->waiting == 0)
         return;
-    use = slots_use_locked(core, now_ns);
+    use = look_locked(gate, now_ns);
     (void)queue_ring_locked(core, layout_of(gate), older_layout_waits(core) ? 0 : use.free, now_ns);
 }
 
@@ -207,7 +221,7 @@ static enum gate_verdict arrive_locked(struct gate *gate, const struct gate_call
 {
     struct core_area *core = core_of(gate);
     struct layout_area *layout = layout_of(gate);
-    struct slots_use use = slots_use_locked(core, call->now_ns);
+    struct slots_use use = look_locked(gate, call->now_ns);
     bool may_take = use.free > 0 && !older_layout_waits(core) &&
                     !queue_has_answering_locked(layout, call->now_ns);
     uint32_t place;
@@ -279,7 +293,7 @@ void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_ans
     atomic_store(&row->rung, 0);
     row->rung_ns = 0;
     answer_locked(gate, now_ns);
-    use = slots_use_locked(core, now_ns);
+    use = look_locked(gate, now_ns);
     ret_answer->in_use = use.used;
     ret_answer->limit = core->limit;
     ret_answer->waiting = layout->waiting;
@@ -407,7 +421,7 @@ void gate_tick(struct gate *gate, int64_t now_ns)
 
     gate_lock(gate);
     answer_locked(gate, now_ns);
-    (void)slots_use_locked(core, now_ns); /* finds a removed set, lets leases expire */
+    (void)look_locked(gate, now_ns); /* finds a removed set, lets leases expire */
     if (core->roster[gate->self].role == PROCESS_WORKER)
         slots_answer_roll_call_locked(core, gate->self);
     ring_locked(gate, now_ns);

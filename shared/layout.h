@@ -28,7 +28,7 @@
 #define LAYOUT_VERSION 1U
 #define LAYOUTS_MAX 8U /* layout versions that can have waiters at the same time */
 
-#define ROSTER_MAX 128U  /* processes of all instances and generations that share a gate */
+#define ROSTER_MAX 512U  /* processes of all instances and generations that share a gate */
 #define HELD_MAX 2048U   /* the highest limit */
 #define LEASES_MAX 2048U /* background work that outlives its call */
 #define PLACES_MAX 6144U /* calls at the gate: waiting (at most WAITING_MAX) and holding ones */

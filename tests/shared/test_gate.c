@@ -380,6 +380,8 @@ static void m3_a_holder_killed_inside_the_lock_leaves_a_true_state(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(fixture_arrive(&gate, true, &place), GATE_GRANTED);
     assert_int_equal(segment_core(&segment)->lock.owner_deaths, 1);
+    assert_int_equal(
+        counter_value(&segment_instance(&segment)->counters, COUNTER_lock_owner_deaths), 1);
     assert_int_equal(bury_all(&watch), 1);
     assert_int_equal(fixture_use(&gate).used, 1);
     roster_watch_release(&watch);
@@ -422,6 +424,8 @@ static void m9_a_removed_semaphore_is_made_anew_after_a_roll_call(void **state)
     assert_int_equal(semctl(core->semaphore_id, 0, IPC_RMID), 0);
     assert_int_equal(fixture_arrive(&gate, false, &another), GATE_REFUSED_LIMIT); /* roll call */
     assert_int_equal(core->semaphore_epoch, epoch + 1);
+    assert_int_equal(
+        counter_value(&segment_instance(&segment)->counters, COUNTER_semaphore_rebuilt), 1);
     gate_tick(&gate, clock_monotonic_ns()); /* answers */
     assert_int_equal(fixture_use(&gate).semaphore, 1);
     assert_int_equal(fixture_arrive(&gate, false, &another), GATE_GRANTED);
