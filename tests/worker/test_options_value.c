@@ -53,6 +53,7 @@ static void test_numbers_in_all_their_forms(void **state)
                                               "max_json_body = 4g\n"
                                               "max_params = 65536\n"
                                               "spool_above = 0\n"
+                                              "spool_max = 512g\n"
                                               "log_level = debug\n"
                                               "log_format = \"json\"\n");
 
@@ -70,6 +71,7 @@ static void test_numbers_in_all_their_forms(void **state)
     assert_int_equal(loading.options->penstock.max_json_body_bytes, INT64_C(4) << 30);
     assert_int_equal(loading.options->penstock.max_params_bytes, 65536);
     assert_int_equal(loading.options->penstock.spool_above_bytes, 0);
+    assert_int_equal(loading.options->penstock.spool_max_bytes, INT64_C(512) << 30);
     assert_int_equal(loading.options->penstock.log_level, 4);
     assert_int_equal(loading.options->penstock.log_format, 1);
     unload(&loading);
