@@ -7,8 +7,9 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <time.h>
+
+#define MS_PER_DAY 86400000
 
 static atomic_bool clock_is_false;
 static _Atomic int64_t false_monotonic_ns;
@@ -54,16 +55,54 @@ void clock_sleep_ns(int64_t duration_ns)
         continue;
 }
 
+struct date {
+    unsigned year, month, day;
+};
+
+/* The calendar repeats every 400 years; counted from 1 March of a year that such a span begins with, a
+ * leap day is the last of its year, and months before and behind it lie alike. */
+static struct date date_of(int64_t days_since_1970)
+{
+    enum { TO_1970 = 719468, SPAN = 146097 }; /* days from 0000-03-01; days of 400 years */
+    uint64_t days = (uint64_t)(days_since_1970 + TO_1970);
+    unsigned in_span = (unsigned)(days % SPAN);
+    /* leap days are left out before the division by 365 */
+    unsigned year = (in_span - in_span / 1460 + in_span / 36524 - in_span / (SPAN - 1)) / 365;
+    unsigned in_year = in_span - (365 * year + year / 4 - year / 100);
+    unsigned month = (5 * in_year + 2) / 153; /* 0 = March */
+
+    return (struct date){
+        .year = (unsigned)(days / SPAN) * 400 + year + (month >= 10),
+        .month = month < 10 ? month + 3 : month - 9,
+        .day = in_year - (153 * month + 2) / 5 + 1,
+    };
+}
+
+/* The lowest digits of the number, then the mark. */
+static char *put_digits(char *out, unsigned digits, unsigned number, char mark)
+{
+    for (unsigned at = digits; at-- > 0; number /= 10)
+        out[at] = (char)('0' + number % 10);
+    out[digits] = mark;
+    return out + digits + 1;
+}
+
+/* By hand: each line of the log and each row of the ledger has one or two of them. */
 void clock_iso(int64_t wall_ms, char *out)
 {
-    time_t seconds = (time_t)(wall_ms / 1000);
-    struct tm parts;
-    char day[sizeof "2026-11-30T10:00:00"];
+    static const int64_t last_ms = INT64_C(253402300799999); /* of the year 9999 */
+    int64_t ms = wall_ms < 0 ? 0 : wall_ms > last_ms ? last_ms : wall_ms;
+    struct date date = date_of(ms / MS_PER_DAY);
+    unsigned in_day = (unsigned)(ms % MS_PER_DAY);
 
-    INVARIANT(gmtime_r(&seconds, &parts) != NULL);
-    if (strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &parts) == 0)
-        day[0] = '\0';
-    (void)snprintf(out, CLOCK_ISO_SIZE, "%s.%03uZ", day, (unsigned)(wall_ms % 1000) % 1000U);
+    out = put_digits(out, 4, date.year, '-');
+    out = put_digits(out, 2, date.month, '-');
+    out = put_digits(out, 2, date.day, 'T');
+    out = put_digits(out, 2, in_day / 3600000, ':');
+    out = put_digits(out, 2, in_day / 60000 % 60, ':');
+    out = put_digits(out, 2, in_day / 1000 % 60, '.');
+    out = put_digits(out, 3, in_day % 1000, 'Z');
+    *out = '\0';
 }
 
 void clock_set_false(int64_t monotonic_ns, int64_t wall_ms)

@@ -29,7 +29,8 @@ int clock_poll_ms(int64_t now_ns, int64_t until_ns);
 void clock_sleep_ns(int64_t duration_ns);
 
 #define CLOCK_ISO_SIZE sizeof "2026-11-30T10:00:00.000Z"
-/* Write wall_ms as UTC ISO-8601 with milliseconds into out[CLOCK_ISO_SIZE]. */
+/* Write wall_ms as UTC ISO-8601 with milliseconds into out[CLOCK_ISO_SIZE]; times before 1970 and after
+ * 9999 as the first and the last that there are. */
 void clock_iso(int64_t wall_ms, char *out);
 
 /* From now on both clocks of this process stand still at the given values. */

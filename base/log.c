@@ -202,10 +202,9 @@ static void put_pair(struct log_line *line, const char *key, const char *value)
 
 void log_number(struct log_line *line, const char *key, int64_t value)
 {
-    char digits[24];
+    char digits[TEXT_NUMBER_SIZE];
 
-    (void)snprintf(digits, sizeof digits, "%jd", (intmax_t)value);
-    put_pair(line, key, digits);
+    put_pair(line, key, text_number(value, digits));
 }
 
 void log_bool(struct log_line *line, const char *key, bool value)

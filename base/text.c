@@ -77,18 +77,25 @@ void text_append_char(struct text *text, char c)
     text_append(text, &c, 1);
 }
 
-void text_append_number(struct text *text, int64_t number)
+const char *text_number(int64_t number, char buffer[TEXT_NUMBER_SIZE])
 {
-    char digits[20]; /* of -9223372036854775808 */
-    size_t at = sizeof digits;
+    char *at = buffer + TEXT_NUMBER_SIZE - 1;
     uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
+    *at = '\0';
     do
-        digits[--at] = (char)('0' + left % 10);
+        *--at = (char)('0' + left % 10);
     while ((left /= 10) > 0);
     if (number < 0)
-        digits[--at] = '-';
-    text_append(text, digits + at, sizeof digits - at);
+        *--at = '-';
+    return at;
+}
+
+void text_append_number(struct text *text, int64_t number)
+{
+    char buffer[TEXT_NUMBER_SIZE];
+
+    text_append_string(text, text_number(number, buffer));
 }
 
 void text_printf(struct text *text, const char *format, ...)

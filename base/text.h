@@ -47,6 +47,10 @@ static inline bool text_same_name(const char *a, const char *b)
     return (*a | 0x20) == (*b | 0x20) && strcasecmp(a, b) == 0;
 }
 
+#define TEXT_NUMBER_SIZE sizeof "-9223372036854775808"
+/* The number's digits, somewhere in the buffer: printf costs ten times as much. */
+const char *text_number(int64_t number, char buffer[TEXT_NUMBER_SIZE]);
+
 /* Copy source into destination[size], cut to fit, always NUL-terminated.
  * Returns false when it had to be cut. */
 bool text_copy(char *destination, size_t size, const char *source);

@@ -244,6 +244,9 @@ static bool set_paths(struct ledger *ledger, const char *state_directory, struct
 
 static bool open_database(struct ledger *ledger, int busy_ms, struct text *why)
 {
+    /* Counting its memory takes a lock at each allocation. Refused where SQLite is in use already. */
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
 
     if (sqlite3_open_v2(ledger->path, &ledger->database, flags, NULL) != SQLITE_OK) {

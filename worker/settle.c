@@ -128,8 +128,6 @@ static void log_call(const struct request *request, const struct call_record *re
 {
     struct log_line line;
 
-    if (!log_wants(LOG_LEVEL_INFO))
-        return;
     log_begin(&line, LOG_LEVEL_INFO, "call");
     log_string(&line, "id", record->call_id);
     log_string(&line, "method", request->method ? request->method : "-");
@@ -167,6 +165,7 @@ enum step_result settle_step(struct request *request)
     add_counters(request, &record);
     if (request->worker->options->penstock.ledger)
         gate_journal_call(&request->worker->gate, &record);
-    log_call(request, &record);
+    if (log_wants(LOG_LEVEL_INFO))
+        log_call(request, &record);
     return STEP_NEXT;
 }
