@@ -71,7 +71,8 @@ mapfile -t pair < <(workers)
 descriptors() { find "/proc/$1/fd" -type l -o -lname '*' 2>/dev/null | wc -l; }
 short_of() { # short_of WHAT: load that may be refused (502: no socket to the upstream was to be had) but not cut off
     local name=$1
-    load "$name.images" -p /v1/images/generations -H 'X-Mock: delay_ms=20' -d "$image" -c 6 -S 2 -T 15
+    # calls that fail at once come faster than a busy ledger writes: no more than its buffer holds
+    load "$name.images" -p /v1/images/generations -H 'X-Mock: delay_ms=20' -d "$image" -c 6 -n 1500 -T 15
     load "$name.chat" -p /v1/chat/completions -H 'X-Mock: delay_ms=20' -d "$chat" -c 16 -S 2 -T 15
     load_ends "$name.images" "$name.chat"
     echo "$name: $(tr '\n' ',' <"$work/$name.images") $(tr '\n' ',' <"$work/$name.chat")"
