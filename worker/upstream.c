@@ -120,7 +120,7 @@ bool upstream_start(struct request *request)
         .body_bytes = body_bytes(request),
         .read_body = spool_read,
         .body_context = &request->body,
-        .fresh_connection = request->reader.intent.image,
+        .fresh_connection = request->reader.intent.image || request->attempts > 0,
         .connect_timeout_ms = request->source->connect_timeout_ms,
         .ca_file = request->source->ca_file,
     };

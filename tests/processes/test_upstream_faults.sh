@@ -87,6 +87,14 @@ expect_refusal "M12: close=read, used again" 502 penstock_upstream_no_answer
 ask_for reset=read $chat stream
 expect_refusal "M12: reset=read, stream" 502 penstock_upstream_no_answer
 expect_requests "M12: used again" 4
+# what only asks is asked once more, and no more than that
+upstream_reset
+call -p /v1/models -H 'X-Mock: tag=get,times=1,close=read'
+expect "a GET is asked again" "$code $status" "0 200"
+expect_requests "a GET is asked again" 2
+call -p /v1/models -H 'X-Mock: close=read'
+expect_refusal "a GET is asked twice at most" 502 penstock_upstream_no_answer
+expect_requests "a GET is asked twice at most" 4
 # a request larger than the sockets hold, read whole and not answered, or answered before it is read
 upstream_reset
 head -c 3000000 /dev/zero | tr '\0' x >"$work/large"
