@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "worker/fastcgi_head.h"
+#include "worker/fastcgi_pieces.h"
 
 #include <errno.h>
 #include <fcgiapp.h>
@@ -39,8 +40,6 @@ enum {
     BUFFER_BYTES = 65536,
     PEEK_FIRST_BYTES = 16384,
     LIBFCGI_READ_BYTES = 8192,
-    RECORDS_PER_SEND = 8,
-    END_BYTES = 3 * FASTCGI_HEADER_BYTES,
     HEAD_WAIT_MAX_MS = 10000,
     LINGER_MS = 50,
 };
@@ -298,35 +297,6 @@ bool fastcgi_client_gone(struct fastcgi *fcgi)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Pieces of one or more records: even ones are headers, odd ones content. */
-struct pieces {
-    struct iovec iov[2 * RECORDS_PER_SEND + 3];
-    unsigned char headers[RECORDS_PER_SEND + 1][FASTCGI_HEADER_BYTES];
-    unsigned char end[END_BYTES];
-    size_t count;
-};
-
-static void add_record(struct fastcgi *fcgi, struct pieces *pieces, const void *content,
-                       size_t length)
-{
-    unsigned char *header = pieces->headers[pieces->count / 2];
-
-    fastcgi_record_write(header, FASTCGI_STDOUT, fcgi->head.request_id, length);
-    pieces->iov[pieces->count++] = (struct iovec){header, FASTCGI_HEADER_BYTES};
-    pieces->iov[pieces->count++] = (struct iovec){(void *)(uintptr_t)content, length};
-}
-
-static void add_end(struct fastcgi *fcgi, struct pieces *pieces)
-{
-    unsigned char *end = pieces->end;
-
-    memset(end, 0, END_BYTES);
-    fastcgi_record_write(end, FASTCGI_STDOUT, fcgi->head.request_id, 0);
-    fastcgi_record_write(end + FASTCGI_HEADER_BYTES, FASTCGI_END_REQUEST, fcgi->head.request_id,
-                         FASTCGI_HEADER_BYTES);
-    pieces->iov[pieces->count++] = (struct iovec){end, END_BYTES};
-}
-
 /* Wait until the peer takes bytes again. */
 static bool wait_writable(const struct fastcgi *fcgi)
 {
@@ -340,25 +310,7 @@ static bool wait_writable(const struct fastcgi *fcgi)
     return n > 0;
 }
 
-/* Mark sent bytes off from piece *at on. */
-static void mark_sent(struct fastcgi *fcgi, struct pieces *pieces, size_t *at, size_t sent)
-{
-    while (*at < pieces->count) {
-        struct iovec *piece = &pieces->iov[*at];
-        size_t take = sent < piece->iov_len ? sent : piece->iov_len;
-
-        if (*at % 2 == 1)
-            fcgi->sent_bytes += take;
-        piece->iov_base = (char *)piece->iov_base + take;
-        piece->iov_len -= take;
-        sent -= take;
-        if (piece->iov_len > 0)
-            return;
-        (*at)++;
-    }
-}
-
-static bool send_pieces(struct fastcgi *fcgi, struct pieces *pieces)
+static bool send_pieces(struct fastcgi *fcgi, struct fastcgi_pieces *pieces)
 {
     size_t at = 0;
 
@@ -367,7 +319,7 @@ static bool send_pieces(struct fastcgi *fcgi, struct pieces *pieces)
         ssize_t n = sendmsg(fcgi->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (n >= 0)
-            mark_sent(fcgi, pieces, &at, (size_t)n);
+            fcgi->sent_bytes += fastcgi_pieces_sent(pieces, &at, (size_t)n);
         else if (errno == EAGAIN)
             fcgi->broken = !wait_writable(fcgi);
         else if (errno != EINTR)
@@ -380,22 +332,22 @@ static bool send_pieces(struct fastcgi *fcgi, struct pieces *pieces)
 /* What is queued, these bytes, and the end if asked for, in as few pieces as possible. */
 static bool send_queued(struct fastcgi *fcgi, const char *bytes, size_t length, bool with_end)
 {
-    struct pieces pieces = {.count = 0};
+    struct fastcgi_pieces pieces = {.count = 0};
 
     if (fcgi->queued > 0)
-        add_record(fcgi, &pieces, fcgi->buffer, fcgi->queued);
+        fastcgi_pieces_add(&pieces, fcgi->head.request_id, fcgi->buffer, fcgi->queued);
     fcgi->queued = 0;
     while (length > 0) {
         size_t take = length < RECORD_BYTES_MAX ? length : RECORD_BYTES_MAX;
 
-        if (pieces.count >= (size_t)2 * RECORDS_PER_SEND && !send_pieces(fcgi, &pieces))
+        if (pieces.count >= (size_t)2 * FASTCGI_RECORDS_PER_SEND && !send_pieces(fcgi, &pieces))
             return false;
-        add_record(fcgi, &pieces, bytes, take);
+        fastcgi_pieces_add(&pieces, fcgi->head.request_id, bytes, take);
         bytes += take;
         length -= take;
     }
     if (with_end)
-        add_end(fcgi, &pieces);
+        fastcgi_pieces_add_end(&pieces, fcgi->head.request_id);
     return send_pieces(fcgi, &pieces);
 }
 
