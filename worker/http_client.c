@@ -57,13 +57,7 @@ void http_client_free(struct http_client *client)
 
 struct http_client *http_client_new(void)
 {
-    struct http_client *client = calloc(1, sizeof *client);
-
-    if (client && !http_idle_init(&client->idle)) {
-        free(client);
-        client = NULL;
-    }
-    return client;
+    return calloc(1, sizeof(struct http_client));
 }
 
 struct http_pool_link *http_client_pool_link(struct http_client *client)
@@ -120,7 +114,7 @@ static bool find_connection(struct http_exchange *exchange)
         exchange->connection = http_idle_take(exchange->idle, &exchange->peer);
     exchange->reused = exchange->connection != NULL;
     if (!exchange->connection)
-        exchange->connection = http_connection_new(&exchange->peer, exchange->idle->share);
+        exchange->connection = http_connection_new(&exchange->peer);
     return exchange->connection != NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,22 +39,6 @@ bool http_connection_init_process(void)
     system_ca_file = path ? path : system_ca_file; /* a constant of the library */
     curl_easy_cleanup(easy);
     return true;
-}
-
-void *http_share_new(void)
-{
-    CURLSH *share = curl_share_init();
-
-    if (!share)
-        return NULL;
-    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
-    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
-    return share;
-}
-
-void http_share_free(void *share)
-{
-    curl_share_cleanup(share);
 }
 
 /* ---- what libcurl calls ---------------------------------------------------------------------- */
@@ -117,28 +102,115 @@ static const struct {
     {CURLOPT_TCP_KEEPINTVL, 15},
 };
 
-static void set_options(struct http_connection *connection, int64_t timeout_ms, void *share)
-{
-    CURL *easy = connection->easy;
-    CURLM *multi = connection->multi;
+/* A pair of libcurl's handles. A pair costs 30 kB and as many microseconds to make, so it is used again:
+ * for the next connection once a plain one stands, or a TLS one has ended. The one given back last comes
+ * first: it remembers names and TLS sessions. */
+struct opener {
+    struct opener *next;
+    CURLM *multi;
+    CURL *easy;
+};
 
+enum { OPENERS_KEPT = 16 };
+
+static struct {
+    pthread_mutex_t mutex;
+    struct opener *first;
+    unsigned count;
+} openers = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void free_opener(struct opener *opener)
+{
+    curl_easy_cleanup(opener->easy);
+    curl_multi_cleanup(opener->multi);
+    free(opener);
+}
+
+static struct opener *new_opener(void)
+{
+    struct opener *opener = calloc(1, sizeof *opener);
+
+    if (!opener)
+        return NULL;
+    opener->multi = curl_multi_init();
+    opener->easy = curl_easy_init();
+    if (!opener->multi || !opener->easy) {
+        free_opener(opener);
+        return NULL;
+    }
     for (size_t i = 0; i < LENGTH(constants); i++)
-        curl_easy_setopt(easy, constants[i].option, constants[i].value);
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
+        curl_easy_setopt(opener->easy, constants[i].option, constants[i].value);
+    curl_easy_setopt(opener->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(opener->easy, CURLOPT_PROXY, "");
+    curl_easy_setopt(opener->easy, CURLOPT_CAINFO, NULL);
+    curl_easy_setopt(opener->easy, CURLOPT_SSL_CTX_FUNCTION, trust);
+    curl_multi_setopt(opener->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(opener->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    return opener;
+}
+
+static struct opener *take_opener(void)
+{
+    struct opener *opener;
+
+    INVARIANT(pthread_mutex_lock(&openers.mutex) == 0);
+    opener = openers.first;
+    if (opener) {
+        openers.first = opener->next;
+        openers.count--;
+    }
+    INVARIANT(pthread_mutex_unlock(&openers.mutex) == 0);
+    return opener ? opener : new_opener();
+}
+
+static void give_opener(struct opener *opener)
+{
+    bool kept;
+
+    INVARIANT(pthread_mutex_lock(&openers.mutex) == 0);
+    kept = openers.count < OPENERS_KEPT;
+    if (kept) {
+        opener->next = openers.first;
+        openers.first = opener;
+        openers.count++;
+    }
+    INVARIANT(pthread_mutex_unlock(&openers.mutex) == 0);
+    if (!kept)
+        free_opener(opener);
+}
+
+/* Begin to open. False: out of memory. */
+static bool begin(struct http_connection *connection, int64_t timeout_ms)
+{
+    CURL *easy = connection->opener->easy;
+    CURLM *multi = connection->opener->multi;
+
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, connection->error);
-    curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, trust);
     curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, connection);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)timeout_ms);
-    curl_easy_setopt(easy, CURLOPT_SHARE, share);
-    /* Not read (see trust), but libcurl compares it before it resumes a TLS session: one that was
-     * made under other authorities is another one. */
-    curl_easy_setopt(easy, CURLOPT_CAPATH, *connection->ca_file ? connection->ca_file : NULL);
-    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, connection);
-    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
     curl_multi_setopt(multi, CURLMOPT_TIMERDATA, connection);
+    /* CAPATH is not read (see trust), but libcurl compares it before it resumes a TLS session: one that
+     * was made under other authorities is another one. */
+    return curl_easy_setopt(easy, CURLOPT_CAPATH,
+                            *connection->ca_file ? connection->ca_file : NULL) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_URL, connection->origin) == CURLE_OK &&
+           curl_multi_add_handle(multi, easy) == CURLM_OK;
+}
+
+/* libcurl closes what it has opened, and may open the next. */
+static void end_opener(struct http_connection *connection)
+{
+    struct opener *opener = connection->opener;
+
+    if (!opener)
+        return;
+    curl_multi_remove_handle(opener->multi, opener->easy);
+    curl_easy_setopt(opener->easy, CURLOPT_ERRORBUFFER, NULL);
+    connection->opener = NULL;
+    connection->socket_count = 0;
+    connection->timer_ns = CLOCK_NEVER;
+    give_opener(opener);
 }
 
 /* Cut the scheme off the origin, and from its end the port that goes without saying. */
@@ -179,7 +251,7 @@ static void fail(struct http_connection *connection, CURLcode code)
         (void)text_copy(connection->error, sizeof connection->error, curl_easy_strerror(code));
 }
 
-struct http_connection *http_connection_new(const struct http_peer *peer, void *share)
+struct http_connection *http_connection_new(const struct http_peer *peer)
 {
     struct http_connection *connection = calloc(1, sizeof *connection);
 
@@ -193,13 +265,8 @@ struct http_connection *http_connection_new(const struct http_peer *peer, void *
         fail(connection, CURLE_URL_MALFORMAT);
         return connection;
     }
-    connection->multi = curl_multi_init();
-    connection->easy = curl_easy_init();
-    if (!connection->multi || !connection->easy)
-        goto no_memory;
-    set_options(connection, peer->connect_timeout_ms, share);
-    if (curl_easy_setopt(connection->easy, CURLOPT_URL, connection->origin) != CURLE_OK ||
-        curl_multi_add_handle(connection->multi, connection->easy) != CURLM_OK)
+    connection->opener = take_opener();
+    if (!connection->opener || !begin(connection, peer->connect_timeout_ms))
         goto no_memory;
     return connection;
 
@@ -208,22 +275,11 @@ no_memory:
     return NULL;
 }
 
-static void free_handles(struct http_connection *connection)
-{
-    if (connection->multi && connection->easy)
-        curl_multi_remove_handle(connection->multi, connection->easy); /* closes its socket */
-    curl_easy_cleanup(connection->easy);
-    curl_multi_cleanup(connection->multi);
-    connection->easy = connection->multi = NULL;
-    connection->socket_count = 0;
-    connection->timer_ns = CLOCK_NEVER;
-}
-
 void http_connection_free(struct http_connection *connection)
 {
-    if (connection->fd >= 0 && !connection->easy)
+    if (connection->fd >= 0 && !connection->tls)
         close(connection->fd);
-    free_handles(connection);
+    end_opener(connection);
     free(connection->origin);
     free(connection->ca_file);
     free(connection);
@@ -234,7 +290,7 @@ static void take_over(struct http_connection *connection)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
 
-    (void)curl_easy_getinfo(connection->easy, CURLINFO_ACTIVESOCKET, &fd);
+    (void)curl_easy_getinfo(connection->opener->easy, CURLINFO_ACTIVESOCKET, &fd);
     if (fd == CURL_SOCKET_BAD) {
         fail(connection, CURLE_COULDNT_CONNECT);
         return;
@@ -247,7 +303,7 @@ static void take_over(struct http_connection *connection)
     }
     connection->state = HTTP_CONNECTION_OPEN;
     if (!connection->tls)
-        free_handles(connection);
+        end_opener(connection);
 }
 
 void http_connection_act(struct http_connection *connection, int fd, short revents)
@@ -264,12 +320,12 @@ void http_connection_act(struct http_connection *connection, int fd, short reven
         events |= CURL_CSELECT_OUT;
     if (revents & (POLLERR | POLLHUP | POLLNVAL))
         events |= CURL_CSELECT_ERR | CURL_CSELECT_IN;
-    if (curl_multi_socket_action(connection->multi, fd < 0 ? CURL_SOCKET_TIMEOUT : fd, events,
-                                 &running) != CURLM_OK) {
+    if (curl_multi_socket_action(connection->opener->multi, fd < 0 ? CURL_SOCKET_TIMEOUT : fd,
+                                 events, &running) != CURLM_OK) {
         fail(connection, CURLE_OUT_OF_MEMORY);
         return;
     }
-    message = curl_multi_info_read(connection->multi, &left);
+    message = curl_multi_info_read(connection->opener->multi, &left);
     if (!message)
         return;
     if (message->data.result == CURLE_OK)
@@ -319,7 +375,7 @@ ssize_t http_connection_send(struct http_connection *connection, const char *byt
         return send_plain(connection, bytes, length);
     if (length > TLS_RECORD_BYTES)
         length = TLS_RECORD_BYTES;
-    code = curl_easy_send(connection->easy, bytes, length, &n);
+    code = curl_easy_send(connection->opener->easy, bytes, length, &n);
     return curl_result(code, n);
 }
 
@@ -328,14 +384,14 @@ static bool tls_has_ended(const struct http_connection *connection)
 {
     const struct curl_tlssessioninfo *info = NULL;
 
-    return curl_easy_getinfo(connection->easy, CURLINFO_TLS_SSL_PTR, &info) == CURLE_OK && info &&
-           info->internals && http_trust_heard_goodbye(info->internals);
+    return curl_easy_getinfo(connection->opener->easy, CURLINFO_TLS_SSL_PTR, &info) == CURLE_OK &&
+           info && info->internals && http_trust_heard_goodbye(info->internals);
 }
 
 static ssize_t receive_tls(const struct http_connection *connection, char *bytes, size_t size)
 {
     size_t n = 0;
-    CURLcode code = curl_easy_recv(connection->easy, bytes, size, &n);
+    CURLcode code = curl_easy_recv(connection->opener->easy, bytes, size, &n);
 
     if (code == CURLE_OK && n == 0 && !tls_has_ended(connection))
         return HTTP_IO_BROKEN;

@@ -21,6 +21,8 @@
 #define HTTP_CONNECTION_SOCKETS_MAX 8
 #define HTTP_ERROR_SIZE 256
 
+struct opener;
+
 enum http_connection_state {
     HTTP_CONNECTION_OPENING,
     HTTP_CONNECTION_OPEN,
@@ -39,12 +41,11 @@ struct http_connection {
     struct pollfd sockets[HTTP_CONNECTION_SOCKETS_MAX];
     size_t socket_count;
     int64_t timer_ns;
-    /* libcurl's handles; of a plain connection NULL once it is open */
-    void *multi, *easy;
-    char *origin;      /* owned: "https://host:port" */
-    const char *host;  /* in origin */
-    size_t host_bytes; /* for the Host field: without the scheme's own port */
-    char *ca_file;     /* owned; "" = the system's */
+    struct opener *opener; /* libcurl; of a plain connection NULL once it is open */
+    char *origin;          /* owned: "https://host:port" */
+    const char *host;      /* in origin */
+    size_t host_bytes;     /* for the Host field: without the scheme's own port */
+    char *ca_file;         /* owned; "" = the system's */
     char error[HTTP_ERROR_SIZE];
 };
 
@@ -57,12 +58,8 @@ struct http_peer {
 };
 
 MUST_CHECK bool http_connection_init_process(void);
-/* What connections of one client share: names that were resolved, TLS sessions. */
-MUST_CHECK void *http_share_new(void); /* NULL: out of memory */
-void http_share_free(void *share);
-
 /* Begin to open it. NULL: out of memory; every other trouble is told by the state. */
-MUST_CHECK struct http_connection *http_connection_new(const struct http_peer *peer, void *share);
+MUST_CHECK struct http_connection *http_connection_new(const struct http_peer *peer);
 /* Close it. */
 void http_connection_free(struct http_connection *connection);
 

@@ -197,7 +197,7 @@ static void connect_anew(struct http_exchange *exchange)
 {
     http_connection_free(exchange->connection);
     exchange->reused = false;
-    exchange->connection = http_connection_new(&exchange->peer, exchange->idle->share);
+    exchange->connection = http_connection_new(&exchange->peer);
     if (!exchange->connection)
         http_exchange_finish(exchange, HTTP_OUT_OF_MEMORY);
 }

@@ -8,12 +8,6 @@ enum {
     IDLE_MAX_S = 50, /* web servers close after 60 to 75 */
 };
 
-bool http_idle_init(struct http_idle *idle)
-{
-    *idle = (struct http_idle){.share = http_share_new()};
-    return idle->share != NULL;
-}
-
 void http_idle_release(struct http_idle *idle)
 {
     while (idle->first) {
@@ -22,8 +16,6 @@ void http_idle_release(struct http_idle *idle)
         idle->first = connection->next;
         http_connection_free(connection);
     }
-    http_share_free(idle->share);
-    idle->share = NULL;
 }
 
 static bool is_too_old(const struct http_connection *connection, int64_t now_ns)

@@ -11,10 +11,8 @@
 
 struct http_idle {
     struct http_connection *first;
-    void *share; /* owned; see http_connection.h */
 };
 
-MUST_CHECK bool http_idle_init(struct http_idle *idle);
 /* Close them all. */
 void http_idle_release(struct http_idle *idle);
 /* One that leads to the peer and is alive; NULL: there is none. */

@@ -62,6 +62,8 @@ bool http_trust_apply(void *ssl_ctx, const char *ca_file)
     if (!trust)
         return false;
     SSL_CTX_set1_cert_store(ssl_ctx, trust->store);
+    /* A connection that rests needs no buffers: 34 kB less for each stream between two events. */
+    (void)SSL_CTX_set_mode(ssl_ctx, SSL_MODE_RELEASE_BUFFERS);
     return true;
 }
 
