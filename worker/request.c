@@ -74,6 +74,7 @@ static void request_clear(struct request *request)
     request->attempts = 0;
     request->attempt_started_ns = 0;
     request->upstream_status = 0;
+    request->upstream_error[0] = '\0';
     request->upstream_is_stream = false;
     request->upstream_length = -1;
     request->upstream_bytes = 0;

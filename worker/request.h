@@ -105,7 +105,8 @@ struct request {
     size_t header_count;
     unsigned attempts;
     int64_t attempt_started_ns;
-    int upstream_status; /* 0 = no head yet */
+    int upstream_status;      /* 0 = no head yet */
+    char upstream_error[200]; /* why the exchange failed, for the log; "" = it did not */
     bool upstream_is_stream;
     bool upstream_by_close;  /* the body has no length and no chunks: its end is the connection's */
     int64_t upstream_length; /* of the body, -1 = not said */

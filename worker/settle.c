@@ -141,6 +141,8 @@ static void log_call(const struct request *request, const struct call_record *re
         log_string(&line, "code", record->error_code);
     if (*request->fault.detail)
         log_string(&line, "detail", request->fault.detail);
+    if (*request->upstream_error)
+        log_string(&line, "upstream_error", request->upstream_error);
     log_bool(&line, "stream", record->stream);
     log_number(&line, "queue_ms", record->queue_ms);
     log_number(&line, "total_ms", record->total_latency_ms);

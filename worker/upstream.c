@@ -300,6 +300,10 @@ void upstream_judge(struct request *request)
         code = stream_is_whole(request, outcome) ? FAULT_NONE : FAULT_upstream_cut;
     else if (outcome == HTTP_COMPLETE && !document_is_whole(request))
         code = FAULT_upstream_cut;
-    if (code != FAULT_NONE)
-        fault_set(&request->fault, code, "%s", http_exchange_error(request->exchange));
+    if (code == FAULT_NONE)
+        return;
+    fault_set(&request->fault, code, "%s", "");
+    /* It may name the upstream's host: for the log, not for the client. */
+    (void)text_copy(request->upstream_error, sizeof request->upstream_error,
+                    http_exchange_error(request->exchange));
 }
