@@ -278,7 +278,7 @@ wait "$upstream_pid"
 for path in $chat $images; do
     ask_for '' "$path"
     expect_refusal "nobody listens $path" 502 penstock_upstream_connect
-    expect "N6: clients do not learn where the upstream is" "$(grep -c "127.0.0.1\|$upstream_port" "$work/body")" 0
+    expect "N6: clients do not learn where the upstream is" "$(grep -cw "127.0.0.1\|$upstream_port" "$work/body")" 0
     contains "the log tells" "$(tail -n 1 "$work/penstock.log")" "upstream_error="
     expect_booked "nobody listens $path" 'upstream_failed|penstock_upstream_connect|502|0'
 done
