@@ -79,7 +79,7 @@ void text_append_char(struct text *text, char c)
 
 const char *text_number(int64_t number, char buffer[TEXT_NUMBER_SIZE])
 {
-    char *at = buffer + TEXT_NUMBER_SIZE - 1;
+    char *at = &buffer[TEXT_NUMBER_SIZE - 1];
     uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
     *at = '\0';
