@@ -121,6 +121,7 @@ static void m3_a_holder_stopped_before_it_gave_its_name_is_killed(void **state)
     pid_t pid;
 
     (void)state;
+    fixture_needs_pidfds();
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
