@@ -4,7 +4,7 @@
 # N2 N7 N8 G9
 # shellcheck source=tests/processes/lib.sh
 . "$(dirname "$0")/lib.sh"
-case $BUILD in */asan | */tsan) exit 77 ;; esac # sanitizers bring their own malloc
+case $BUILD in */asan | */tsan) echo "skipped: sanitizers bring their own malloc" && exit 77 ;; esac
 begin
 gcc -shared -fPIC -O1 -o "$work/failing_malloc.so" "$(dirname "$0")/failing_malloc.c" || fail "cannot build the library"
 start_upstream -d delay_ms=10,size=2000
