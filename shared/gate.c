@@ -505,9 +505,10 @@ void gate_journal_call(struct gate *gate, const struct call_record *record)
     gate_unlock(gate);
 }
 
-void gate_journal_event(struct gate *gate, const struct event_record *record)
+void gate_journal_event(struct gate *gate, int64_t now_wall_ms, const char *name,
+                        const char *detail)
 {
     gate_lock(gate);
-    journal_event_locked(&own_instance(gate)->journal, record);
+    event_locked(own_instance(gate), now_wall_ms, name, detail);
     gate_unlock(gate);
 }

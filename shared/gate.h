@@ -111,6 +111,7 @@ bool gate_bury(struct gate *gate, const struct roster_death *death, int64_t now_
 
 /* Journal entries of other kinds, under the lock. */
 void gate_journal_call(struct gate *gate, const struct call_record *record);
-void gate_journal_event(struct gate *gate, const struct event_record *record);
+void gate_journal_event(struct gate *gate, int64_t now_wall_ms, const char *name,
+                        const char *detail);
 
 #endif

@@ -92,11 +92,7 @@ struct master {
 
 static void event(struct master *master, const char *name, const char *detail)
 {
-    struct event_record record = {.wall_ms = clock_wall_ms(), .pid = getpid()};
-
-    (void)text_copy(record.name, sizeof record.name, name);
-    (void)text_copy(record.detail, sizeof record.detail, detail);
-    gate_journal_event(&master->gate, &record);
+    gate_journal_event(&master->gate, clock_wall_ms(), name, detail);
     log_event(LOG_LEVEL_NOTICE, name, "%s", detail);
 }
 

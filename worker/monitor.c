@@ -25,6 +25,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -184,7 +185,7 @@ static void stop_status_threads(struct monitor *monitor)
 /* Somebody removed the segment's name: what runs goes on, but must be replaced all at once. */
 static void look_at_link(struct monitor *monitor, int64_t now_ns)
 {
-    struct event_record event = {.wall_ms = clock_wall_ms(), .pid = getpid()};
+    char detail[sizeof monitor->context->segment->name + 8];
 
     if (monitor->unlinked || now_ns < monitor->next_link_look_ns)
         return;
@@ -196,11 +197,8 @@ static void look_at_link(struct monitor *monitor, int64_t now_ns)
               "the shared memory %s was removed; running processes go on with it, but stop all "
               "Penstock processes that share the gate before the next start",
               monitor->context->segment->name);
-    (void)text_copy(event.name, sizeof event.name, "segment_unlinked");
-    (void)text_copy(event.detail, sizeof event.detail, "name=");
-    (void)text_copy(event.detail + strlen("name="), sizeof event.detail - strlen("name="),
-                    monitor->context->segment->name);
-    gate_journal_event(&monitor->gate, &event);
+    (void)snprintf(detail, sizeof detail, "name=%s", monitor->context->segment->name);
+    gate_journal_event(&monitor->gate, clock_wall_ms(), "segment_unlinked", detail);
 }
 
 /* Does a process of this role and our instance live that was started after the one with this

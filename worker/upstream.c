@@ -102,7 +102,7 @@ static enum http_take on_body(void *context, const char *bytes, size_t length)
 /* How long a body goes upstream; -1 = none at all. */
 static int64_t body_bytes(const struct request *request)
 {
-    /* libcurl waits for the body of an answer whose request had one, even to HEAD. */
+    /* A body of HEAD has no meaning (RFC 9110, 9.3.2). */
     if (strcmp(request->method, "HEAD") == 0)
         return -1;
     if (request->body.bytes > 0)
