@@ -113,14 +113,14 @@ expect_code 'configuration that is not there' 1 "$build/penstockctl" -c "$work/n
 
 # ---- real calls, through a web server ----
 if command -v caddy >/dev/null; then
-    port=$((20000 + $$ % 20000))
     cat >"$work/Caddyfile" <<EOF
 {
 	admin off
 	auto_https off
 	storage file_system $work/caddy
 }
-http://127.0.0.1:$port {
+http:// {
+	bind unix/$work/caddy.sock
 	handle /v1/* {
 		reverse_proxy unix/$work/penstock.sock {
 			transport fastcgi
@@ -133,22 +133,23 @@ http://127.0.0.1:$port {
 EOF
     XDG_DATA_HOME=$work XDG_CONFIG_HOME=$work caddy run --config "$work/Caddyfile" --adapter caddyfile >"$work/caddy.log" 2>&1 &
     pids+=($!)
-    url=http://127.0.0.1:$port
-    until_true caddy curl -fs "$url/penstock/ping"
+    url=http://penstock.test
+    web() { curl -s --unix-socket "$work/caddy.sock" "$@"; } # a socket of our own: nobody else can hold its name
+    until_true caddy web -f "$url/penstock/ping"
     for _ in 1 2 3; do
-        curl -s -o /dev/null -H 'Content-Type: application/json' -d '{"model":"gpt-image-2","prompt":"a weir"}' \
+        web -o /dev/null -H 'Content-Type: application/json' -d '{"model":"gpt-image-2","prompt":"a weir"}' \
             "$url/v1/images/generations" &
         calls+=($!)
     done
     until_true 'a waiting call' says '^waiting calls: 1$' ctl queue
     expect 'who waits' "$(ctl queue)" '^ +1 +[0-9.]+ +[0-9]+  .* gpt-image-2 '
     expect 'who holds' "$(ctl slots)" '^slots held by calls: 2$'
-    expect 'the same as JSON' "$(curl -s "$url/penstock/status?json")" '"used":2,"free":0,.*"queue":\{"length":1,'
-    expect 'the same for browsers' "$(curl -s "$url/penstock/status?html")" '<div class="big">2 / 2</div>'
-    expect 'head of the page' "$(curl -sI "$url/penstock/status?html")" 'Content-Security-Policy: default-src'
-    expect 'OpenMetrics by Accept' "$(curl -s -H 'Accept: application/openmetrics-text' "$url/penstock/metrics")" '^# EOF$'
-    expect 'no such page' "$(curl -s "$url/penstock/nothing")" '"code":"penstock_no_page"'
-    expect 'a client may not control' "$(curl -s -X POST -H 'PENSTOCK_CONTROL: 1' -H 'PENSTOCK-CONTROL: 1' "$url/penstock/control?limit=9")" \
+    expect 'the same as JSON' "$(web "$url/penstock/status?json")" '"used":2,"free":0,.*"queue":\{"length":1,'
+    expect 'the same for browsers' "$(web "$url/penstock/status?html")" '<div class="big">2 / 2</div>'
+    expect 'head of the page' "$(web -I "$url/penstock/status?html")" 'Content-Security-Policy: default-src'
+    expect 'OpenMetrics by Accept' "$(web -H 'Accept: application/openmetrics-text' "$url/penstock/metrics")" '^# EOF$'
+    expect 'no such page' "$(web "$url/penstock/nothing")" '"code":"penstock_no_page"'
+    expect 'a client may not control' "$(web -X POST -H 'PENSTOCK_CONTROL: 1' -H 'PENSTOCK-CONTROL: 1' "$url/penstock/control?limit=9")" \
         'penstock_forbidden'
     expect 'limit is untouched' "$(ctl status)" 'of 2 in use'
 
