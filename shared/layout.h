@@ -34,6 +34,8 @@
 #define PLACES_MAX 6144U /* calls at the gate: waiting (at most WAITING_MAX) and holding ones */
 #define WAITING_MAX 4096U
 #define INSTANCES_MAX 8U /* Penstock instances (each with its own ledger) that share one gate */
+#define SOURCES_MAX 64U  /* upstream sources of one instance */
+#define OWNERS_MAX 65536U /* ids of responses, files, tasks whose source is remembered */
 
 #define NO_INDEX UINT32_MAX
 
@@ -174,6 +176,7 @@ struct place_row {
  * COMMIT. */
 #define JOURNAL_WAITS 4096U
 #define JOURNAL_CALLS 8192U
+#define JOURNAL_ATTEMPTS 8192U
 #define JOURNAL_EVENTS 512U
 
 /* What the ledger's table "calls" knows of one call. Written once, when it ends. -1 = not known. */
@@ -206,6 +209,26 @@ struct call_record {
                                     created the work, once */
 };
 
+/* What the ledger's table "attempts" knows of one exchange with a source. Written when it ends; one
+ * of a hedged call also when the hedge is sent, so that the row can be closed if the worker dies.
+ * -1 = not known. */
+struct attempt_record {
+    char call_id[CALL_ID_SIZE]; /* the logical call: rows of one call share it */
+    int64_t started_wall_ms;
+    int64_t ended_wall_ms; /* 0 = still running */
+    int64_t ttft_ms;       /* transport start to first content (stream) or first body byte */
+    int64_t generation_ms; /* transport start to last byte received */
+    int64_t est_tokens, settled_tokens;
+    int32_t status; /* of the upstream's answer; 0 = none */
+    int32_t pid;
+    uint32_t n;        /* 1 = the call's first */
+    uint32_t hedge;    /* sent beside a running one */
+    uint32_t kept_est; /* cancelled: its reservation stays at the estimate */
+    uint32_t unused;
+    char source[NAME_SIZE];
+    char error[48]; /* "" = none; hedge_cancelled, client_cancelled, deadline, ttft_timeout, ... */
+};
+
 /* What the ledger's table "events" knows. */
 struct event_record {
     int64_t wall_ms;
@@ -223,11 +246,13 @@ struct journal_area {
     uint32_t unused2;
     _Atomic uint64_t waits_head, waits_tail, waits_lost;
     _Atomic uint64_t calls_head, calls_tail, calls_lost;
+    _Atomic uint64_t attempts_head, attempts_tail, attempts_lost;
     _Atomic uint64_t events_head, events_tail, events_lost;
     _Atomic uint64_t written;  /* records that reached the ledger */
     _Atomic uint64_t failures; /* transactions that did not */
     struct wait_record waits[JOURNAL_WAITS];
     struct call_record calls[JOURNAL_CALLS];
+    struct attempt_record attempts[JOURNAL_ATTEMPTS];
     struct event_record events[JOURNAL_EVENTS];
 };
 
@@ -251,6 +276,51 @@ struct counters_area {
     struct histogram_row queue_wait, upstream_time, first_byte;
 };
 
+/* ---- sources: breaker and health (H7, H8) ---------------------------------------------------- */
+
+enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_HALF_OPEN };
+
+#define SOURCE_WINDOW_S 30U /* the failure share looks back so far, in buckets of one second */
+
+/* One upstream source as all workers of the instance see it; kept by name over reloads. */
+struct source_row {
+    uint32_t used;
+    /* 0 = closed, not drained, not out, not throttled, no failure in a row: a call may pass and a
+     * success be booked without the lock (atomic) */
+    _Atomic uint32_t needs_lock;
+    uint32_t breaker; /* enum breaker_state */
+    uint32_t failures_in_a_row;
+    uint32_t drained;    /* by an operator: takes no new call */
+    uint32_t openings;   /* in a row without a success in between: the cool-down doubles with each */
+    int64_t open_until_ns;
+    int64_t out_until_ns; /* no money, bad credential, a day's quota: not before; 0 = in service */
+    int64_t throttled_until_ns; /* the upstream asked to wait; 0 = it did not */
+    /* The one probe of a half-open breaker: a lease of a process (owner + incarnation), void when
+     * that process is buried or probe_expires_ns has come. */
+    uint32_t probe_held, probe_owner;
+    uint64_t probe_incarnation, probe_seq; /* probe_seq: never used twice; tells an old permit */
+    int64_t probe_expires_ns;
+    _Atomic uint32_t health_permille;  /* EWMA of success, 1000 = all well (atomic) */
+    _Atomic uint32_t latency_ms;       /* EWMA of transport time of successes (atomic) */
+    struct source_second {
+        _Atomic int64_t second;            /* CLOCK_MONOTONIC seconds it counts (atomic) */
+        _Atomic uint32_t calls, failures;  /* (atomic) */
+    } window[SOURCE_WINDOW_S];
+    /* Exchanges in progress, by the roster row of their process: burial empties a dead one's
+     * (atomic) */
+    _Atomic uint32_t in_flight[ROSTER_MAX];
+    char name[NAME_SIZE];
+    char quota_group[NAME_SIZE]; /* sources of one account share it; its own name when not set */
+    char out_reason[48];         /* why out or open, in the judgement's words */
+};
+
+/* Who owns an upstream's id: fixed places, four to a hash, the oldest gives way (owners.h). */
+struct owner_row {
+    uint64_t id_hash;    /* 0 = free */
+    uint32_t source;     /* index into the instance's sources */
+    uint32_t at_s;       /* CLOCK_MONOTONIC seconds */
+};
+
 /* One Penstock instance: a state directory with one ledger, one master at a time. */
 struct instance_row {
     uint32_t used;
@@ -263,6 +333,8 @@ struct instance_row {
     char state_directory[256]; /* what makes it this instance and no other */
     int64_t mean_hold_ms;      /* moving average of how long slots are held; 0 = unknown */
     struct counters_area counters;
+    struct source_row sources[SOURCES_MAX];
+    struct owner_row owners[OWNERS_MAX];
     struct journal_area journal;
 };
 

@@ -45,5 +45,12 @@ FAULT(upstream_bad_answer, 502, "server_error", NO,
 FAULT(upstream_cut, 502, "server_error", NO, "The upstream's answer broke off.")
 FAULT(upstream_stalled, 504, "server_error", NO,
       "The upstream stopped sending in the middle of its answer.")
+FAULT(call_deadline, 504, "server_error", NO, "The call's deadline passed before it was answered.")
+FAULT(sources_unavailable, 503, "server_error", OPEN,
+      "Every upstream that serves this call is out of service at the moment.")
+FAULT(source_busy, 429, "rate_limit_error", OPEN,
+      "Every upstream that serves this call has as many calls in progress as this gateway allows.")
+FAULT(upstream_credentials, 502, "server_error", NO,
+      "The upstream refused this gateway's own credentials.")
 FAULT(client_gone, 499, "client_gone", NO, "The client left.")
 FAULT(internal, 500, "server_error", NO, "The gateway failed.")

@@ -22,6 +22,9 @@
 
 enum overflow_mode { OVERFLOW_REJECT, OVERFLOW_WAIT };
 enum client_gone_policy { CLIENT_GONE_CANCEL, CLIENT_GONE_FINISH };
+/* Order of the words of scope.balance and scope.when_all_open. */
+enum balance { BALANCE_ORDERED, BALANCE_WEIGHTED };
+enum all_open_policy { ALL_OPEN_TRY, ALL_OPEN_REFUSE };
 enum dialect_name {
     DIALECT_OPENAI,
     DIALECT_DASHSCOPE,
@@ -51,6 +54,22 @@ enum route_kind {
 #define OPTION_FIELD_SECRET(field) const char *field;
 #define OPTION_FIELD_MODE(field) int64_t field;
 
+struct option_pair {
+    const char *name, *value;
+};
+struct source_options;
+struct scope_options;
+struct scope_member {
+    const struct source_options *source;
+    uint32_t weight; /* 1 when not written */
+};
+/* Where a throttled call goes next (H20): another scope, with the model as asked, or another model
+ * in the same scope. */
+struct scope_fallback {
+    const struct scope_options *scope; /* NULL: the same */
+    const char *model;                 /* NULL: as asked */
+};
+
 /* The members of each section's struct come from the table: OPTION_IN_<section> picks its rows. */
 #define OPTION_FIELD(TYPE, field) OPTION_FIELD_##TYPE(field)
 
@@ -60,6 +79,7 @@ enum route_kind {
 #define OPTION_PICK_penstock(TYPE, field) OPTION_FIELD(TYPE, field)
 #define OPTION_PICK_image_concurrency(TYPE, field)
 #define OPTION_PICK_source(TYPE, field)
+#define OPTION_PICK_scope(TYPE, field)
 #define OPTION_PICK_route(TYPE, field)
 struct penstock_options {
 #include "worker/options_list.h"
@@ -81,20 +101,42 @@ struct image_concurrency_options {
 struct source_options {
     const char *name;
 #include "worker/options_list.h"
+    unsigned index; /* in options.sources */
+    /* model_aliases and add_headers, taken apart; pairs end with a NULL name. */
+    const struct option_pair *aliases;
+    const struct option_pair *extra_headers;
 };
 #undef OPTION_PICK_source
-#undef OPTION_PICK_route
+#undef OPTION_PICK_scope
 
 #define OPTION_PICK_source(TYPE, field)
+#define OPTION_PICK_scope(TYPE, field) OPTION_FIELD(TYPE, field)
+struct scope_options {
+    const char *name;
+#include "worker/options_list.h"
+    /* No [scope] of the file: made for a route that names a source. Nothing is tried twice, and
+     * the upstream's answers pass as they are. */
+    bool direct;
+    const struct scope_member *members; /* in order of preference */
+    size_t member_count;                /* 1..SOURCES_MAX */
+    int64_t stall_budget_settled_ms;    /* stall_budget_s, or twice the longest timeout_s */
+    const struct scope_fallback *fallbacks; /* .fallback, taken apart */
+    size_t fallback_count;
+};
+#undef OPTION_PICK_scope
+#undef OPTION_PICK_route
+
+#define OPTION_PICK_scope(TYPE, field)
 #define OPTION_PICK_route(TYPE, field) OPTION_FIELD(TYPE, field)
 struct route_options {
     const char *name;
 #include "worker/options_list.h"
-    const struct source_options *to; /* the source that .source names */
+    const struct scope_options *to; /* that .scope names, or made for .source; never NULL */
 };
 #undef OPTION_PICK_penstock
 #undef OPTION_PICK_image_concurrency
 #undef OPTION_PICK_source
+#undef OPTION_PICK_scope
 #undef OPTION_PICK_route
 #undef OPTION
 
@@ -103,6 +145,8 @@ struct options {
     struct image_concurrency_options image;
     struct source_options *sources;
     size_t source_count;
+    struct scope_options *scopes; /* of the file, then those made for routes */
+    size_t scope_count;
     struct route_options *routes; /* longest path first */
     size_t route_count;
     struct options_private *own; /* memory and the origin of every value */

@@ -1,0 +1,130 @@
+/*
+ * sources.h - the upstream sources of an instance as all its workers see them: breaker (H7), health
+ * (H8), drain, exchanges in progress. One admission decision, all or nothing.
+ *
+ * Breaker: closed -> open after failures in a row, or a share of failures of enough calls within
+ * SOURCE_WINDOW_S; open -> half-open when the cool-down has passed; half-open lets one probe through
+ * host-wide: its success closes, its failure opens for twice as long. The probe is a lease: it comes
+ * back without a verdict when its attempt is cancelled, when its process is buried, and when it
+ * expires. A cool-down is never shortened by a later, shorter one.
+ *
+ * A permit is given back exactly once, by source_release; that of a dead process by burial. Calls
+ * that are cancelled, throttled, refused for their own fault or lost as hedges feed nothing.
+ *
+ * Locking: functions named _locked want the segment's lock; the others take it themselves, and only
+ * when the row's needs_lock says that there is more to do than count. All take `now`; no clock here.
+ */
+#ifndef SHARED_SOURCES_H
+#define SHARED_SOURCES_H
+
+#include "base/check.h"
+#include "shared/gate.h"
+#include "shared/layout.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What the master does at load, under one lock: find or make a row for each of the configuration's
+ * sources (name, quota_group; "" = a group of its own). Rows of names that are gone stay until room
+ * is needed and nothing of them is in flight. ret_rows[i] = index of names[i]. False: no room
+ * (configuration check allows at most SOURCES_MAX). Workers call it too, to learn the indexes. */
+struct source_name {
+    const char *name;
+    const char *quota_group;
+};
+MUST_CHECK bool sources_register(struct gate *gate, const struct source_name *names, size_t count,
+                                 uint32_t *ret_rows);
+
+/* When the breaker opens, and for how long; of the scope that the call runs in. */
+struct breaker_terms {
+    uint32_t failures;      /* in a row */
+    uint32_t share_percent; /* of failures ... */
+    uint32_t share_calls;   /* ... of at least so many calls in the window */
+    int64_t cooldown_ns, cooldown_max_ns;
+};
+
+struct source_candidate {
+    uint32_t row;           /* from sources_register */
+    uint32_t weight;        /* > 0 */
+    uint32_t max_in_flight; /* 0 = no bound */
+};
+
+/* Whom to ask. Bits of the masks are indexes into candidates (at most 64). */
+struct source_wish {
+    const struct source_candidate *candidates; /* in order of preference */
+    size_t count;
+    uint64_t excluded;   /* never these */
+    uint64_t tried;      /* these only when no other can be had, and not at all for a hedge */
+    bool weighted;       /* draw by weight and health; else the first that can be had, in order */
+    bool hedge;          /* beside a running attempt: never waits, never probes a throttled source */
+    uint32_t hedge_of;   /* index of the running one's candidate: its quota group is excluded too */
+    bool last_resort;    /* when every breaker is open, the one that closes first is tried */
+    uint64_t random;     /* for weighted */
+    int64_t now_ns;
+    int64_t probe_ns; /* how long a probe may be held: the attempt's time-out and a little more */
+};
+
+enum source_verdict {
+    SOURCE_ADMITTED,
+    SOURCE_NONE,    /* every candidate is excluded (or, for a hedge, tried or of the same group) */
+    SOURCE_OUT,     /* what is left is drained, out of money, or refuses our key */
+    SOURCE_OPEN,    /* what is left has an open breaker or its probe is out */
+    SOURCE_BUSY,    /* what is left has max_in_flight exchanges */
+    SOURCE_WAITING, /* hedge only: what is left was asked to wait by its upstream */
+};
+
+struct source_permit {
+    uint32_t row; /* NO_INDEX = none */
+    bool probe;
+    uint64_t probe_seq;
+};
+
+struct source_answer {
+    enum source_verdict verdict;
+    unsigned candidate;          /* ADMITTED: index into candidates */
+    struct source_permit permit; /* ADMITTED */
+    int64_t earliest_ns; /* not admitted: when asking again may help; INT64_MAX = not by waiting */
+};
+void source_admit(struct gate *gate, const struct source_wish *wish, struct source_answer *ret);
+
+enum source_end {
+    SOURCE_END_UNJUDGED, /* cancelled, superseded, the client's fault: feeds nothing */
+    SOURCE_END_SUCCESS,
+    SOURCE_END_FAILURE,
+    SOURCE_END_THROTTLED, /* out_ns: how long the upstream asks to wait (0 = not said) */
+    SOURCE_END_OUT,       /* money, credential, quota of the day: out for out_ns */
+};
+struct source_outcome {
+    enum source_end end;
+    struct breaker_terms terms;
+    int64_t transport_ns; /* SUCCESS: for the latency average */
+    int64_t out_ns;
+    const char *reason; /* FAILURE, OUT: the judgement's word, for people; "" = none */
+    int64_t now_ns, now_wall_ms;
+};
+/* Give the permit back and feed breaker and health. A change of state is written into the journal
+ * as an event: source_open, source_half_open, source_closed, source_out, detail
+ * "source=NAME reason=... for_ms=...". Sets permit->row to NO_INDEX; harmless when it is that. */
+void source_release(struct gate *gate, struct source_permit *permit,
+                    const struct source_outcome *outcome);
+
+/* An operator's order; false: no such source. Events source_drained, source_undrained. Undraining
+ * also closes the breaker and ends "out". */
+MUST_CHECK bool source_drain(struct gate *gate, const char *name, bool drained,
+                             int64_t now_wall_ms);
+
+/* Part of burial (gate_bury calls it): the dead process's exchanges and probes. */
+void sources_bury_locked(struct segment_area *area, uint32_t roster_index, uint64_t incarnation);
+
+/* For the status page; a copy taken under the lock by snapshot_take. */
+struct source_view {
+    char name[NAME_SIZE], quota_group[NAME_SIZE], out_reason[48];
+    enum breaker_state breaker;
+    bool drained, probing;
+    uint32_t in_flight, failures_in_a_row, health_permille, latency_ms;
+    uint32_t window_calls, window_failures;
+    int64_t open_for_ns, out_for_ns, throttled_for_ns; /* from now on; 0 = not */
+};
+void source_view_locked(const struct source_row *row, int64_t now_ns, struct source_view *ret);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * body_reader.h - reads a request's body for one attempt, any number of them side by side; where an
+ * alias or a fallback gives the model another name, that one string is replaced on the way and
+ * nothing else (peers.md 2.14).
+ */
+#ifndef WORKER_BODY_READER_H
+#define WORKER_BODY_READER_H
+
+#include "worker/spool.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* One range of the body and what stands there instead. */
+struct body_edit {
+    int64_t at, bytes; /* bytes < 0: no edit */
+    const char *text;  /* as it goes on the wire (a JSON string with its quotes, escaped) */
+    size_t text_bytes;
+};
+
+struct body_reader {
+    const struct spool *spool;
+    struct body_edit edit;
+    int64_t read_at; /* in the edited body */
+};
+
+/* edit: NULL = none; its text must outlive the reader. */
+void body_reader_init(struct body_reader *reader, const struct spool *spool,
+                      const struct body_edit *edit);
+/* Length of the edited body. */
+int64_t body_reader_bytes(const struct body_reader *reader);
+/* Bytes read, 0 at the end, -1 on an I/O error. Fits http_body_function. */
+ssize_t body_reader_read(void *reader, char *bytes, size_t size);
+
+#endif
