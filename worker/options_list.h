@@ -3,7 +3,7 @@
  * the option lists of penstock.conf(5) and conf/penstock.conf, and the environment overrides.
  *
  * OPTION(section, key, field, TYPE, default, min, max, reload, help)
- *   section   penstock, image_concurrency (one each); source, route (one per NAME)
+ *   section   penstock, image_concurrency (one each); source, scope, route (one per NAME)
  *   field     the member of the section's struct; its unit is in its name (times are _ms)
  *   TYPE      BOOL     bool
  *             COUNT    int64_t, min..max; the word "auto" (stored as -1) where min is -1
@@ -166,13 +166,86 @@ OPTION(
 OPTION(source, ca_file, ca_file, STRING, "", 0, 0, RELOAD,
        "PEM file of the certificate authorities trusted for this source; empty = the system's")
 
+OPTION(source, quota_group, quota_group, STRING, "", 0, 0, RELOAD,
+       "sources of one account at one upstream name the same group: what one of them is refused, "
+       "the others are too, so a hedge never goes from one to another; empty = a group of its own")
+OPTION(source, ttft_timeout_s, ttft_timeout_ms, SECONDS, "", 1, 86400, RELOAD,
+       "longest time from sending a streaming call to the first content of its answer; comments do "
+       "not count; empty = no such limit. A call that was sent may have been paid for: it is tried "
+       "again only where the scope's retry_unknown_outcome is true, otherwise it only fails sooner")
+OPTION(source, max_in_flight, max_in_flight, COUNT, "0", 0, 100000, RELOAD,
+       "exchanges in progress with this source, by all workers together; 0 = no limit. One more "
+       "goes to another source of the scope, or waits a moment")
+OPTION(source, model_aliases, model_aliases, LIST, "", 0, 0, RELOAD,
+       "models that this source calls otherwise: ASKED=SERVED, so gpt-5=my-deployment sends "
+       "my-deployment for a call that asks for gpt-5")
+OPTION(source, add_headers, add_headers, LIST, "", 0, 0, RELOAD,
+       "headers sent with every call to this source: NAME=VALUE. They replace those of the client; "
+       "a value cannot have a comma; keys belong in api_key")
+
+/* ---- [scope NAME]: sources that can stand in for each other ---------------------------------- */
+OPTION(scope, sources, sources, LIST, "", 0, 0, RELOAD,
+       "the names of its sources, the preferred one first; NAME*WEIGHT gives one a larger share "
+       "with balance = weighted, from 1 (as without) to 1000; required")
+OPTION(scope, balance, balance, CHOICE, "ordered", 0, 0, RELOAD,
+       "which source is tried first: ordered (the first in the list that can take the call) or "
+       "weighted (drawn, by weight and by how well each has answered lately)")
+OPTION(scope, call_deadline_s, call_deadline_ms, SECONDS, "", 1, 86400, RELOAD,
+       "longest time for a call with all its attempts and waits; empty = none. A call may bring a "
+       "shorter one in X-Penstock-Deadline or X-Stainless-Timeout")
+OPTION(scope, retry_budget, retry_budget, COUNT, "2", 0, 10, RELOAD,
+       "how often a call is tried again after real failures. Throttled attempts do not count: they "
+       "are tried again at most 5 times, with waits of at most 60 seconds together")
+OPTION(scope, stall_budget_s, stall_budget_ms, SECONDS, "", 1, 86400, RELOAD,
+       "longest time that a call's attempts may spend without giving anything, together; after "
+       "that no other is begun. Throttled ones do not count. Empty = twice the longest timeout_s "
+       "of its sources")
+OPTION(scope, backoff_base_s, backoff_base_ms, SECONDS, "500ms", 0, 60, RELOAD,
+       "the wait before an attempt is a random part of this, of twice this before the next, and so "
+       "on up to backoff_max_s; a longer one when the upstream asks for it")
+OPTION(scope, backoff_max_s, backoff_max_ms, SECONDS, "8", 0, 600, RELOAD,
+       "the longest such wait, unless the upstream asks for more")
+OPTION(scope, retry_unknown_outcome, retry_unknown_outcome, BOOL, "false", 0, 0, RELOAD,
+       "try a call again that was sent and then timed out or was cut before any answer. The "
+       "upstream may have done it, so it may be paid for twice. Never for image calls")
+OPTION(scope, hedge_after_s, hedge_after_ms, SECONDS, "", 0, 86400, RELOAD,
+       "a chat call whose stream has no content, or whose answer is not complete, this long after "
+       "it was sent is sent to another source as well; the first good answer wins and the other "
+       "attempt is cancelled, which may be billed all the same. Empty = never. Less than "
+       "call_deadline_s and than each timeout_s")
+OPTION(scope, hedge_max_extra, hedge_max_extra, COUNT, "1", 1, 3, RELOAD,
+       "how many such attempts may run beside the first; more than 1 has the effect of 1")
+OPTION(scope, fallback, fallback, LIST, "", 0, 0, RELOAD,
+       "where a call goes that every source of this scope has throttled: the name of another "
+       "[scope], with the model as asked, or of a model, in this scope; in order, each once. Only "
+       "after throttling (429), never after other failures")
+OPTION(scope, breaker_failures, breaker_failures, COUNT, "5", 1, 1000, RELOAD,
+       "a source that fails this often in a row gets no calls for breaker_cooldown_s, from any "
+       "worker")
+OPTION(scope, breaker_share_percent, breaker_share_percent, COUNT, "50", 1, 100, RELOAD,
+       "so does one that fails in this share of its calls within 30 seconds")
+OPTION(scope, breaker_share_calls, breaker_share_calls, COUNT, "20", 1, 100000, RELOAD,
+       "the share is judged from this many calls on")
+OPTION(scope, breaker_cooldown_s, breaker_cooldown_ms, SECONDS, "5", 1, 3600, RELOAD,
+       "after this long one call is let through to try it; when that fails too, the time doubles")
+OPTION(scope, breaker_cooldown_max_s, breaker_cooldown_max_ms, SECONDS, "300", 1, 86400, RELOAD,
+       "the longest such time")
+OPTION(scope, when_all_open, when_all_open, CHOICE, "try", 0, 0, RELOAD,
+       "what happens to a call when no source may get one: try (the one that may again soonest) or "
+       "refuse (503 at once)")
+
 /* ---- [route NAME]: which calls go where ------------------------------------------------------ */
 OPTION(
     route, path, path, STRING, "/v1/", 0, 0, RELOAD,
     "calls whose path is this, or lies below it when it ends in /; the longest matching route wins")
-OPTION(route, source, source, STRING, "", 0, 0, RELOAD, "the source's name; required")
-OPTION(route, kind, kind, CHOICE, "auto", 0, 0, RELOAD,
-       "what its calls are: auto (told by path and body), chat, responses, embedding, image, ocr or "
-       "other")
+OPTION(route, scope, scope, STRING, "", 0, 0, RELOAD,
+       "the name of the scope that its calls go to; this or source is required")
+OPTION(route, source, source, STRING, "", 0, 0, RELOAD,
+       "the name of a single source instead: its answers pass as they are, and nothing is tried "
+       "twice")
+OPTION(
+    route, kind, kind, CHOICE, "auto", 0, 0, RELOAD,
+    "what its calls are: auto (told by path and body), chat, responses, embedding, image, ocr or "
+    "other")
 OPTION(route, strip_prefix, strip_prefix, STRING, "", 0, 0, RELOAD,
        "taken off the front of the path before it is appended to base_url")
