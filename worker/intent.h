@@ -12,6 +12,7 @@
 #include "base/json_scan.h"
 #include "worker/endpoint.h"
 #include "worker/multipart.h"
+#include "worker/upstream_id.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,6 +43,23 @@ struct intent {
                         the POST is short, the work goes on */
     bool body_is_json;             /* the body was one whole JSON value */
     char model[INTENT_MODEL_SIZE]; /* last one named, cut to fit; "" = none */
+    /* Where the model's name stands in the body, so that an alias or a fallback can put another one
+     * there and change nothing else: the last string at its place, in JSON with its quotes, in
+     * multipart the part's whole value. -1: there is none, or the body is not whole. model_edit.h
+     * makes the edit. */
+    int64_t model_at, model_bytes;
+    bool model_repeated; /* the key or part is there more than once: which of them counts differs
+                            between readers, so it is not edited */
+    bool model_in_path; /* Gemini, Azure's deployments: the path names a model, nothing is edited */
+    /* What the call continues or refers to and only its owner has (H11): an earlier response, a
+     * conversation, a file, a batch, a task, ...: no hedge, no failover. The strongest one: of the
+     * path, then what is continued, then files, then the rest. */
+    bool pinned;
+    char
+        pin_id[UPSTREAM_ID_SIZE]; /* as upstream_id_set() writes it, to ask owner_of(); "" = none */
+    bool hosted_tools; /* responses: tools[] has one of any type but function and custom */
+    bool hedgeable; /* H11: chat completions, and responses, whole JSON, that draw nothing, are not
+                          pinned, run no hosted tools and do not go on in the background */
     uint64_t
         body_text_bytes; /* bytes of the body that are not base64 or files: for token estimates */
 };
@@ -97,6 +115,10 @@ void intent_begin(struct intent_reader *reader, const struct intent_request *req
 void intent_feed(struct intent_reader *reader, const char *bytes, size_t length);
 /* Decide; reader->intent is final. */
 void intent_end(struct intent_reader *reader);
+
+/* After intent_end: would it be an image call if the body named this model instead? For aliases and
+ * fallbacks: a call that the gate has judged as one kind must not become the other. */
+bool intent_image_with_model(const struct intent_reader *reader, const char *model);
 
 /* Does the model draw? Globs match the whole name, or what follows any "prefix/" (G1). */
 bool intent_is_image_model(const char *const *image_models, const char *model);

@@ -1,0 +1,21 @@
+/*
+ * model_edit.h - another name for the model of a request: the one string of the body that an alias or
+ * a fallback changes.
+ */
+#ifndef WORKER_MODEL_EDIT_H
+#define WORKER_MODEL_EDIT_H
+
+#include "base/check.h"
+#include "base/text.h"
+#include "worker/body_reader.h"
+#include "worker/intent.h"
+
+#include <stdbool.h>
+
+/* The edit that puts model where the body names its model; its string is written into text (an
+ * initialised one, emptied first), which must outlive what reads with the edit. False: it cannot be
+ * done (the body names none, or several; the path names it; the name is no model's name). */
+MUST_CHECK bool model_edit(const struct intent *intent, const char *model, struct text *text,
+                           struct body_edit *ret);
+
+#endif
