@@ -498,10 +498,22 @@ void gate_resign(struct gate *gate, int64_t now_ns)
     gate->self = NO_INDEX;
 }
 
-void gate_journal_call(struct gate *gate, const struct call_record *record)
+void gate_journal_call(struct gate *gate, const struct call_record *record,
+                       const struct attempt_record *last)
+{
+    struct journal_area *journal = &own_instance(gate)->journal;
+
+    gate_lock(gate);
+    if (last)
+        journal_attempt_locked(journal, last);
+    journal_call_locked(journal, record);
+    gate_unlock(gate);
+}
+
+void gate_journal_attempt(struct gate *gate, const struct attempt_record *record)
 {
     gate_lock(gate);
-    journal_call_locked(&own_instance(gate)->journal, record);
+    journal_attempt_locked(&own_instance(gate)->journal, record);
     gate_unlock(gate);
 }
 

@@ -26,8 +26,9 @@ enum { DOORBELL_QUIET, DOORBELL_SLEEPING };
 
 /* The part of each ring that refusals may fill: they must not push out grants (N8). */
 #define JOURNAL_REFUSALS (JOURNAL_WAITS / 4 * 3)
-/* From so many on, calls are urgent too. */
+/* From so many on, calls and attempts are urgent too. */
 #define JOURNAL_CALLS_URGENT (JOURNAL_CALLS / 4)
+#define JOURNAL_ATTEMPTS_URGENT (JOURNAL_ATTEMPTS / 4)
 
 static void doorbell_ring(struct journal_area *journal)
 {
@@ -47,6 +48,11 @@ static struct ring ring_of_waits(struct journal_area *journal)
 static struct ring ring_of_calls(struct journal_area *journal)
 {
     return (struct ring){&journal->calls_head, &journal->calls_tail, &journal->calls_lost};
+}
+
+static struct ring ring_of_attempts(struct journal_area *journal)
+{
+    return (struct ring){&journal->attempts_head, &journal->attempts_tail, &journal->attempts_lost};
 }
 
 static struct ring ring_of_events(struct journal_area *journal)
@@ -89,6 +95,18 @@ void journal_call_locked(struct journal_area *journal, const struct call_record 
     journal->calls[atomic_load(ring.head) % JOURNAL_CALLS] = *record;
     atomic_fetch_add(ring.head, 1);
     if (ring_filled(&ring) >= JOURNAL_CALLS_URGENT)
+        doorbell_ring(journal);
+}
+
+void journal_attempt_locked(struct journal_area *journal, const struct attempt_record *record)
+{
+    struct ring ring = ring_of_attempts(journal);
+
+    if (!ring_has_room(&ring, JOURNAL_ATTEMPTS))
+        return;
+    journal->attempts[atomic_load(ring.head) % JOURNAL_ATTEMPTS] = *record;
+    atomic_fetch_add(ring.head, 1);
+    if (ring_filled(&ring) >= JOURNAL_ATTEMPTS_URGENT)
         doorbell_ring(journal);
 }
 
@@ -150,6 +168,15 @@ const struct call_record *journal_peek_call(const struct journal_area *journal, 
     return at < atomic_load(&journal->calls_head) ? &journal->calls[at % JOURNAL_CALLS] : NULL;
 }
 
+const struct attempt_record *journal_peek_attempt(const struct journal_area *journal,
+                                                  uint64_t index)
+{
+    uint64_t at = atomic_load(&journal->attempts_tail) + index;
+
+    return at < atomic_load(&journal->attempts_head) ? &journal->attempts[at % JOURNAL_ATTEMPTS]
+                                                     : NULL;
+}
+
 const struct event_record *journal_peek_event(const struct journal_area *journal, uint64_t index)
 {
     uint64_t at = atomic_load(&journal->events_tail) + index;
@@ -162,24 +189,32 @@ struct journal_count journal_ready(const struct journal_area *journal)
     return (struct journal_count){
         .waits = atomic_load(&journal->waits_head) - atomic_load(&journal->waits_tail),
         .calls = atomic_load(&journal->calls_head) - atomic_load(&journal->calls_tail),
+        .attempts = atomic_load(&journal->attempts_head) - atomic_load(&journal->attempts_tail),
         .events = atomic_load(&journal->events_head) - atomic_load(&journal->events_tail),
     };
+}
+
+uint64_t journal_count_sum(const struct journal_count *count)
+{
+    return count->waits + count->calls + count->attempts + count->events;
 }
 
 static void pass_over(struct journal_area *journal, const struct journal_count *by)
 {
     struct journal_count ready = journal_ready(journal);
 
-    REQUIRE(by->waits <= ready.waits && by->calls <= ready.calls && by->events <= ready.events);
+    REQUIRE(by->waits <= ready.waits && by->calls <= ready.calls &&
+            by->attempts <= ready.attempts && by->events <= ready.events);
     atomic_fetch_add(&journal->waits_tail, by->waits);
     atomic_fetch_add(&journal->calls_tail, by->calls);
+    atomic_fetch_add(&journal->attempts_tail, by->attempts);
     atomic_fetch_add(&journal->events_tail, by->events);
 }
 
 void journal_advance(struct journal_area *journal, const struct journal_count *by)
 {
     pass_over(journal, by);
-    atomic_fetch_add(&journal->written, by->waits + by->calls + by->events);
+    atomic_fetch_add(&journal->written, journal_count_sum(by));
 }
 
 void journal_discard(struct journal_area *journal)
@@ -198,7 +233,8 @@ static bool is_urgent(const struct journal_area *journal)
 {
     struct journal_count ready = journal_ready(journal);
 
-    return ready.waits > 0 || ready.events > 0 || ready.calls >= JOURNAL_CALLS_URGENT;
+    return ready.waits > 0 || ready.events > 0 || ready.calls >= JOURNAL_CALLS_URGENT ||
+           ready.attempts >= JOURNAL_ATTEMPTS_URGENT;
 }
 
 void journal_wait_doorbell(struct journal_area *journal, int64_t timeout_ns)

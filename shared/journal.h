@@ -16,9 +16,10 @@
 #include <stdbool.h>
 
 /* Lock held. Each copies the record and rings the drainer's doorbell (waits and events at once,
- * calls only when a quarter of their ring is filled: they are batched). */
+ * calls and attempts only when a quarter of their ring is filled: they are batched). */
 void journal_wait_locked(struct journal_area *journal, const struct wait_record *record);
 void journal_call_locked(struct journal_area *journal, const struct call_record *record);
+void journal_attempt_locked(struct journal_area *journal, const struct attempt_record *record);
 void journal_event_locked(struct journal_area *journal, const struct event_record *record);
 
 /* Try to sit down as the one drainer. False: somebody alive sits there. The seat of a dead drainer
@@ -32,12 +33,16 @@ void journal_init_locked(struct journal_area *journal);
  * the matching advance. journal_peek_* returns NULL at the end. index counts from 0 at the tail. */
 const struct wait_record *journal_peek_wait(const struct journal_area *journal, uint64_t index);
 const struct call_record *journal_peek_call(const struct journal_area *journal, uint64_t index);
+const struct attempt_record *journal_peek_attempt(const struct journal_area *journal,
+                                                  uint64_t index);
 const struct event_record *journal_peek_event(const struct journal_area *journal, uint64_t index);
 struct journal_count {
-    uint64_t waits, calls, events;
+    uint64_t waits, calls, attempts, events;
 };
 /* What lies ready. */
 struct journal_count journal_ready(const struct journal_area *journal);
+/* All kinds together. */
+uint64_t journal_count_sum(const struct journal_count *count);
 /* by: records that are committed. */
 void journal_advance(struct journal_area *journal, const struct journal_count *by);
 /* Throw away what lies ready (the ledger is switched off). */

@@ -100,9 +100,11 @@ static void copy_journal(struct snapshot *snapshot, const struct journal_area *j
     snapshot->journal = (struct journal_count_view){
         .waits_pending = pending(&journal->waits_head, &journal->waits_tail),
         .calls_pending = pending(&journal->calls_head, &journal->calls_tail),
+        .attempts_pending = pending(&journal->attempts_head, &journal->attempts_tail),
         .events_pending = pending(&journal->events_head, &journal->events_tail),
         .waits_lost = atomic_load(&journal->waits_lost),
         .calls_lost = atomic_load(&journal->calls_lost),
+        .attempts_lost = atomic_load(&journal->attempts_lost),
         .events_lost = atomic_load(&journal->events_lost),
         .written = atomic_load(&journal->written),
         .failures = atomic_load(&journal->failures),

@@ -46,8 +46,8 @@ struct snapshot {
     int32_t master_pid;
     uint64_t generation;
     struct journal_count_view {
-        uint64_t waits_pending, calls_pending, events_pending;
-        uint64_t waits_lost, calls_lost, events_lost, written, failures;
+        uint64_t waits_pending, calls_pending, attempts_pending, events_pending;
+        uint64_t waits_lost, calls_lost, attempts_lost, events_lost, written, failures;
     } journal;
     uint64_t counters[COUNTERS];
     unsigned process_count;

@@ -48,31 +48,40 @@ static void records_come_out_as_they_went_in(void **state)
 {
     struct journal_area *journal = *state;
     struct call_record call = {.status = 418};
+    struct attempt_record attempt = {.n = 3, .status = 429};
     struct event_record event = {.name = "start"};
     struct journal_count ready;
 
     assert_null(journal_peek_wait(journal, 0));
     assert_null(journal_peek_call(journal, 0));
+    assert_null(journal_peek_attempt(journal, 0));
     assert_null(journal_peek_event(journal, 0));
     put_wait(journal, 7, WAIT_WAITING);
     put_wait(journal, 8, WAIT_GRANTED);
+    journal_attempt_locked(journal, &attempt);
     journal_call_locked(journal, &call);
     journal_event_locked(journal, &event);
 
     ready = journal_ready(journal);
     assert_int_equal(ready.waits, 2);
     assert_int_equal(ready.calls, 1);
+    assert_int_equal(ready.attempts, 1);
     assert_int_equal(ready.events, 1);
+    assert_int_equal(journal_count_sum(&ready), 5);
     assert_int_equal(journal_peek_wait(journal, 1)->arrival_seq, 8);
     assert_null(journal_peek_wait(journal, 2));
     assert_int_equal(journal_peek_call(journal, 0)->status, 418);
+    assert_int_equal(journal_peek_attempt(journal, 0)->n, 3);
+    assert_int_equal(journal_peek_attempt(journal, 0)->status, 429);
+    assert_null(journal_peek_attempt(journal, 1));
     assert_string_equal(journal_peek_event(journal, 0)->name, "start");
 
-    journal_advance(journal, &(struct journal_count){.waits = 1, .calls = 1});
+    journal_advance(journal, &(struct journal_count){.waits = 1, .calls = 1, .attempts = 1});
+    assert_null(journal_peek_attempt(journal, 0));
     assert_int_equal(journal_peek_wait(journal, 0)->arrival_seq, 8);
     assert_null(journal_peek_wait(journal, 1));
     assert_int_equal(journal_ready(journal).events, 1);
-    assert_int_equal(atomic_load(&journal->written), 2);
+    assert_int_equal(atomic_load(&journal->written), 3);
 }
 
 static void a_full_ring_counts_what_it_loses_L4(void **state)
@@ -90,6 +99,11 @@ static void a_full_ring_counts_what_it_loses_L4(void **state)
     for (unsigned i = 0; i < JOURNAL_CALLS + 3; i++)
         journal_call_locked(journal, &call);
     assert_int_equal(atomic_load(&journal->calls_lost), 3);
+    for (unsigned i = 0; i < JOURNAL_ATTEMPTS + 4; i++)
+        journal_attempt_locked(journal, &(struct attempt_record){.n = i});
+    assert_int_equal(atomic_load(&journal->attempts_lost), 4);
+    assert_int_equal(journal_peek_attempt(journal, 0)->n, 0);
+    assert_int_equal(journal_peek_attempt(journal, JOURNAL_ATTEMPTS - 1)->n, JOURNAL_ATTEMPTS - 1);
     for (unsigned i = 0; i < JOURNAL_EVENTS + 2; i++)
         journal_event_locked(journal, &(struct event_record){.pid = 1});
     assert_int_equal(atomic_load(&journal->events_lost), 2);
@@ -174,6 +188,21 @@ static void urgent_records_end_the_sleep_at_once(void **state)
     int64_t before_ns = clock_monotonic_ns();
 
     put_wait(journal, 1, WAIT_WAITING);
+    journal_wait_doorbell(journal, 60 * NS_PER_S);
+    assert_true(clock_monotonic_ns() - before_ns < 30 * NS_PER_S);
+}
+
+static void attempts_are_urgent_only_when_many(void **state)
+{
+    struct journal_area *journal = *state;
+    struct attempt_record attempt = {.n = 1};
+    int64_t before_ns = clock_monotonic_ns();
+
+    journal_attempt_locked(journal, &attempt);
+    journal_wait_doorbell(journal, 20 * NS_PER_MS);
+    assert_true(clock_monotonic_ns() - before_ns >= 20 * NS_PER_MS);
+    for (unsigned i = 1; i < JOURNAL_ATTEMPTS / 4; i++)
+        journal_attempt_locked(journal, &attempt);
     journal_wait_doorbell(journal, 60 * NS_PER_S);
     assert_true(clock_monotonic_ns() - before_ns < 30 * NS_PER_S);
 }
@@ -273,6 +302,7 @@ int main(void)
         TEST(the_seat_has_one_place_and_outlives_its_holder_M10),
         TEST(urgent_records_end_the_sleep_at_once),
         TEST(calls_are_urgent_only_when_many),
+        TEST(attempts_are_urgent_only_when_many),
         TEST(writer_and_drainer_need_no_lock_between_them_M10),
         TEST(the_bell_can_be_rung_for_another_reason),
     };
