@@ -103,11 +103,33 @@ expect dashscope "$(ask 'status=429,dialect=dashscope' $chat '{}')" '"code":"Thr
 expect azure "$(ask 'status=429,dialect=azure' $chat '{}')" '"code":"429"'
 expect gemini-429 "$(ask 'status=429,dialect=gemini,retry_after=37' $chat '{}')" '"retryDelay":"37s"'
 expect code "$(ask 'status=429,code=insufficient_quota' $chat '{}')" '"code":"insufficient_quota"'
+expect refusal "$(ask 'error=azure_requests' $chat '{}' -i)" 'retry-after-ms: 700'
+expect refusal-words "$(ask 'error=compatible_quota' $chat '{}')" '"type":"insufficient_quota".*"code":"insufficient_quota".*"request_id"'
+expect refusal-status "$(status 'error=anthropic_overloaded' $chat)" '^529$'
+expect refusal-details "$(ask 'error=gemini_day' $chat '{}')" 'PerDay.*"retryDelay":"3600s"'
+expect spend "$(ask 'error=anthropic_spend' $chat '{}')" '"error_code":"enforced_spend_limit_reached"'
+expect refusal-200 "$(ask 'error=openai_overloaded,status=200' $chat '{"stream":true}' -w '%{http_code}')" '^\{"error".*server_is_overloaded.*200$'
+expect should-retry "$(ask 'status=500,should_retry=0' $chat '{}' -i)" '^x-should-retry: false'
 for wanted in 429 200; do expect times "$(status 'tag=a,times=1,status=429' $chat)" "^$wanted\$"; done
 expect prefix "$(ask '' /m/status=503/v1/chat/completions '{}' -w '%{http_code}')" '503$'
 expect model "$(ask '' $chat '{"model":"mock:status=500"}' -w '%{http_code}')" '500$'
 expect bad-key "$(ask 'nonsense=1' $chat '{}')" 'bad X-Mock key'
 expect error-event "$(ask 'error_event=2' $chat '{"stream":true}')" '^data: \{"error":'
+out=$(ask 'error_event=1,error=openai_overloaded' $chat '{"stream":true}' -w '%{http_code}')
+expect error-before-content "$(grep -c '"content":"word' <<<"$out")" '^0$'
+expect error-in-stream "$out" '^data: \{"error":.*server_is_overloaded'
+expect error-in-stream "$out" '^200$'
+expect error-messages "$(ask 'error_event=0,error=anthropic_overloaded' /v1/messages '{"stream":true}')" '^data: \{"type":"error","error":\{"type":"overloaded_error"'
+expect response-failed "$(ask 'error_event=1,failed,error=openai_insufficient_quota' /v1/responses '{"stream":true}')" '^event: response.failed'
+expect bad-body "$(ask bad_event=0 $chat '{}')" '^\{"broken": \[$'
+out=$(ask 'prelude_ms=250,events=2' $chat '{"stream":true}' -w '%{time_total}')
+expect prelude-comments "$(grep -c '^: still' <<<"$out")" '^([3-9]|[1-9][0-9])$'
+expect prelude-order "$(grep -n '^: still\|assistant\|word' <<<"$out" | sed 's/:.*role.*/ role/;s/:.*word.*/ word/;s/:: still.*/ comment/' | cut -d' ' -f2 | uniq | tr '\n' ' ')" '^role comment word $'
+expect prelude-takes "$(tail -n 1 <<<"$out")" '^(0\.(2[5-9]|[3-9])|[1-9])'
+expect tool "$(ask tool=level $chat '{}')" '"tool_calls":\[\{"id":.*"name":"level","arguments":"\{\\"place\\":\\"weir\\"\}"\}\}\].*"finish_reason":"tool_calls"'
+expect tool-stream "$(ask tool=level $chat '{"stream":true}' | grep -c '"tool_calls":\[')" '^3$'
+expect tool-response "$(ask tool=level /v1/responses '{"stream":true}')" '^event: response.function_call_arguments.done'
+expect tool-answered "$(ask tool=level $chat '{"messages":[{"role":"tool"}]}')" '"content":"word'
 expect reset "$(ask reset=head $chat '{}')" 'curl: \((56|52)\)'
 expect reset-body "$(ask reset=100 $images '{}')" 'curl: \((56|18)\)'
 expect close-read "$(ask close=read $chat '{}')" 'curl: \(52\)'
@@ -122,6 +144,24 @@ expect interim "$(ask interim=2 $chat '{}' -i)" 'HTTP/1.1 103'
 expect early "$(curl -sS -H 'X-Mock: early,status=413' -H 'Expect:' --data-binary "@$work/blob" "$url$chat" -w '%{http_code}' 2>/dev/null)" '413$'
 expect slow-read "$(head -c 30000 "$work/blob" | curl -sS -H 'X-Mock: echo,slow_read=100k' -H 'Expect:' --data-binary @- "$url$chat" -w ' %{time_total}')" '"body_bytes":30000.* (0\.[12]|0\.3)'
 until_stat calls_open_now 0
+
+# A quota, switched on and off for all callers.
+expect defaults "$(curl -sS -d 'quota=2,quota_error=openai_requests' "$url/defaults")" '"defaults":"quota=2'
+for wanted in 200 200 429; do expect quota "$(status '' $chat)" "^$wanted\$"; done
+expect quota-words "$(cat "$work/body")" rate_limit_exceeded
+expect quota-count "$(stat quota_refused)" '^1$'
+served() { [ "$(status '' $chat)" = 200 ]; }
+again=no
+for _ in $(seq 400); do served && again=yes && break; done
+expect quota-passes-again $again yes
+curl -sS -d 'quota=1,quota_counts' "$url/defaults" >"$work/reset"
+for _ in 1 2 3; do status '' $chat >"$work/reset"; done
+expect quota-counts "$(status '' $chat)" '^429$'
+expect bad-default "$(curl -sS -d 'quota=x' "$url/defaults")" '"bad_key":"quota=x"'
+curl -sS -X POST "$url/defaults" >"$work/reset"
+expect quota-off "$(status '' $chat)" '^200$'
+ask '' $chat '{"model":"m-7","messages":[]}' >"$work/reset"
+expect recorded "$(curl -sS "$url/stats?last=1")" '"model":"m-7".*"body":"\{\\"model\\":\\"m-7\\",'
 
 # Honest count: three at once are three; one after the other, closed by the caller, are never two.
 curl -sS -d '' "$url/stats/reset" >"$work/reset"
@@ -160,6 +200,17 @@ exec 8>&-
 until_stat images_open_now 0
 expect honest "$(stat images_open_max)" '^1$'
 expect record "$(curl -sS "$url/stats?last=1")" '"path":"/v1/images/generations".*"end":"aborted".*"image":true'
+
+mkfifo "$work/second"
+"$tools/simulated_upstream" -q -n north >"$work/second" &
+north=$!
+read -r _ port <"$work/second"
+url=http://127.0.0.1:$port
+expect name "$(ask '' $chat '{}' -i)" '^x-upstream-name: north'
+expect name-in-text "$(ask '' $chat '{}')" '"content":"north word'
+expect name-in-stats "$(curl -sS "$url/stats")" '"name":"north"'
+kill -TERM "$north"
+wait "$north"
 
 kill -TERM "$pid"
 wait "$pid"

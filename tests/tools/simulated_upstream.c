@@ -1,10 +1,11 @@
 /*
  * simulated_upstream.c - an OpenAI-compatible upstream for tests, `make run` and benchmarks.
  *
- *   simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-q]
+ *   simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-n NAME] [-q]
  *     -p  port, 0 or missing: any free one; "port N" is written to standard output when it listens
  *     -b  address, default 127.0.0.1
  *     -d  X-Mock keys that hold for every call, e.g. -d "delay_ms=20,skip_sha"
+ *     -n  its name: begins every text, is X-Upstream-Name in every answer's head and name in /stats
  *     -q  nothing on standard error
  * One process, one thread, HTTP/1.1 keep-alive, no TLS. SIGTERM and SIGINT end it. Parts: upstream/.
  *
@@ -16,7 +17,8 @@
  *   POST .../multimodal-generation/generation
  *   Gemini: POST .../models/NAME:generateContent, :streamGenerateContent, :predict
  * Control, counted nowhere: GET /ping; GET /stats[?last=N] (50 calls, at most 4096); POST
- * /stats/reset (answers with the counts from before). "model", "stream", "n", "partial_images",
+ * /stats/reset (answers with the counts from before); POST /defaults: its body takes the place of -d.
+ * "model", "stream", "n", "partial_images",
  * "background" and stream_options.include_usage are read from the first 64 KiB and last 4 KiB of
  * the body.
  *
@@ -28,8 +30,10 @@
  * Pace
  *   delay_ms=N      before the head
  *   first_ms=N      between the head and the first byte of the body
+ *   prelude_ms=N    a stream's first content comes so long after the head; what comes before content
+ *                   (a role, response.created) at once, then comments
  *   chunk_ms=N      between events (SSE) or chunks
- *   hang_share=P    this share of calls (0 to 1) has all three times hang_factor (10)
+ *   hang_share=P    this share of calls (0 to 1) has all of these times hang_factor (10)
  *   slow_read=N     read the body with N bytes a second
  * Content
  *   events=N        content events of a text stream (8)
@@ -47,15 +51,22 @@
  *   done=0|1        without or with "data: [DONE]" (chat has it, images have not)
  *   incomplete      finish_reason length, response.incomplete
  *   error_event=N   after N events the family's error event, then the end
- *   bad_event=N     the event after N others is broken JSON
+ *   bad_event=N     the event after N others is broken JSON; a document is broken as a whole
+ *   tool=NAME       a text answer calls this tool, until the body holds its result
  *   echo            JSON with method, path, query, headers, body_bytes, sha256
  *   job_ms=N        how long a background response or task takes (300; a third of it queued)
  *   job_fail=N      so many of its pictures fail; all of them: it fails
  * Refusals
  *   status=N        with dialect=openai|azure|dashscope|compatible|gemini|anthropic|html|plain|empty,
  *                   type=, code=, message= instead of the dialect's own words
- *   retry_after=TEXT retry_after_ms=N limit_requests=N remaining_requests=N reset_requests=TEXT
- *   limit_tokens=N remaining_tokens=N reset_tokens=TEXT
+ *   error=NAME      a refusal as a certain provider words it, with its status, dialect and delay: the
+ *                   names are in upstream/refusals.c; status=200 behind it: an error under 200; with
+ *                   error_event: in the stream
+ *   failed          that is response.failed, in a stream of responses
+ *   quota=N         of all callers, so many within any second; what is beyond it is refused at
+ *                   once, with 429 or quota_error=NAME; quota_counts: refused calls count as well
+ *   should_retry=0|1 retry_after=TEXT retry_after_ms=N limit_requests=N remaining_requests=N
+ *   reset_requests=TEXT limit_tokens=N remaining_tokens=N reset_tokens=TEXT
  *                   headers, on every status
  *   tag=T,times=K,...
  *                   the keys behind times= hold only for the first K calls with tag T since the last
@@ -222,6 +233,7 @@ struct arguments {
     unsigned port;
     const char *address;
     const char *mock;
+    const char *name;
     bool quiet;
 };
 
@@ -230,7 +242,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
     uint64_t port;
     int option;
 
-    while ((option = getopt(argc, argv, "p:b:d:q")) != -1) {
+    while ((option = getopt(argc, argv, "p:b:d:n:q")) != -1) {
         switch (option) {
         case 'p':
             if (!parse_u64(optarg, &port) || port > 65535)
@@ -243,6 +255,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
         case 'd':
             arguments->mock = optarg;
             break;
+        case 'n':
+            arguments->name = optarg;
+            break;
         case 'q':
             arguments->quiet = true;
             break;
@@ -253,35 +268,28 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
     return optind == argc;
 }
 
-static bool set_defaults(struct server *server, const struct arguments *arguments)
-{
-    struct behaviour_source source = {arguments->mock, strlen(arguments->mock), NULL, NULL};
-    char bad_key[64];
-
-    server->default_mock = arguments->mock;
-    server->defaults_vary = strstr(arguments->mock, "times=") != NULL;
-    sim_behaviour_init(&server->defaults);
-    if (sim_behaviour_apply(&server->defaults, &source, bad_key))
-        return true;
-    (void)fprintf(stderr, "simulated_upstream: bad key '%s'\n", bad_key);
-    return false;
-}
-
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.address = "127.0.0.1", .mock = ""};
+    struct arguments arguments = {.address = "127.0.0.1", .mock = "", .name = ""};
     struct epoll_event event = {.events = EPOLLIN};
     struct server *server;
+    char bad_key[64];
     sigset_t signals;
     unsigned port;
 
     if (!read_arguments(argc, argv, &arguments)) {
-        (void)fputs("usage: simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-q]\n", stderr);
+        (void)fputs("usage: simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-n NAME] [-q]\n",
+                    stderr);
         return 2;
     }
     server = calloc(1, sizeof *server);
-    if (!server || !set_defaults(server, &arguments))
+    if (!server)
+        return 1;
+    if (!sim_defaults_set(server, arguments.mock, bad_key)) {
+        (void)fprintf(stderr, "simulated_upstream: bad key '%s'\n", bad_key);
         return 2;
+    }
+    server->name = server->stats.name = arguments.name;
     server->quiet = arguments.quiet;
     server->random = UINT64_C(88172645463325252);
     sim_filler_init();

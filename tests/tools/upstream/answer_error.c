@@ -78,14 +78,21 @@ static const struct error_words *table_of(enum dialect dialect)
     return openai_words;
 }
 
+/* The status that the words are for: of an error in a stream, the one it would have had. */
+static unsigned status_of(const struct call *call)
+{
+    return call->status < 300 && call->behaviour.status >= 300 ? (unsigned)call->behaviour.status
+                                                               : call->status;
+}
+
 /* The words for this call, with what X-Mock put in their place. */
-static struct error_words words_of(const struct call *call)
+static struct error_words words_of(const struct call *call, enum dialect dialect)
 {
     const struct behaviour *behaviour = &call->behaviour;
-    const struct error_words *row = table_of(behaviour->dialect);
+    const struct error_words *row = table_of(dialect);
     struct error_words words;
 
-    while (row->status && row->status != call->status)
+    while (row->status && row->status != status_of(call))
         row++;
     words = *row;
     if (behaviour->type[0])
@@ -115,13 +122,31 @@ static void openai_object(struct body *body, const struct error_words *words)
 static void gemini_error(const struct call *call, struct body *body,
                          const struct error_words *words)
 {
-    sim_body_printf(body, "{\"error\":{\"code\":%u,", call->status);
+    sim_body_printf(body, "{\"error\":{\"code\":%u,", status_of(call));
     named(body, "\"message\":", words->message);
     named(body, ",\"status\":", words->type);
     if (call->behaviour.retry_after[0]) {
-        sim_body_text(body, ",\"details\":[{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\","
-                            "\"retryDelay\":\"");
+        sim_body_text(body, ",\"details\":[");
+        if (call->behaviour.quota_id[0]) {
+            sim_body_text(body, "{\"@type\":\"type.googleapis.com/google.rpc.QuotaFailure\","
+                                "\"violations\":[{\"quotaId\":");
+            sim_body_json(body, call->behaviour.quota_id);
+            sim_body_text(body, "}]},");
+        }
+        sim_body_text(body,
+                      "{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\",\"retryDelay\":\"");
         sim_body_printf(body, "%ss\"}]", call->behaviour.retry_after);
+    }
+    sim_body_text(body, "}}");
+}
+
+static void anthropic_error(struct body *body, const struct error_words *words)
+{
+    named(body, "{\"type\":\"error\",\"error\":{\"type\":", words->type);
+    named(body, ",\"message\":", words->message);
+    if (words->code[0]) {
+        named(body, ",\"details\":{\"error_code\":", words->code);
+        sim_body_text(body, "}");
     }
     sim_body_text(body, "}}");
 }
@@ -156,9 +181,7 @@ static void json_error(const struct call *call, struct body *body, const struct 
         gemini_error(call, body, words);
         break;
     case DIALECT_ANTHROPIC:
-        named(body, "{\"type\":\"error\",\"error\":{\"type\":", words->type);
-        named(body, ",\"message\":", words->message);
-        sim_body_text(body, "}}");
+        anthropic_error(body, words);
         break;
     case DIALECT_HTML:
         sim_body_printf(body,
@@ -175,7 +198,7 @@ static void json_error(const struct call *call, struct body *body, const struct 
 
 bool sim_answer_error(struct call *call, struct body *body)
 {
-    struct error_words words = words_of(call);
+    struct error_words words = words_of(call, call->behaviour.dialect);
 
     json_error(call, body, &words);
     return false;
@@ -194,22 +217,50 @@ const char *sim_answer_error_type(const struct call *call)
     return call->behaviour.dialect == DIALECT_PLAIN ? "text/plain" : "application/json";
 }
 
+/* The Responses API has two ways to say it. */
+static void response_error(const struct call *call, struct body *body,
+                           const struct error_words *words)
+{
+    unsigned long long number = (unsigned long long)call->step;
+
+    if (call->behaviour.failed) {
+        sim_answer_event(body, "response.failed");
+        sim_body_printf(body,
+                        "{\"type\":\"response.failed\",\"sequence_number\":%llu,\"response\":{"
+                        "\"id\":\"resp_sim%llu\",\"object\":\"response\",\"status\":\"failed\",",
+                        number, (unsigned long long)sim_answer_seed(call));
+        named(body, "\"error\":{\"code\":", words->code);
+        named(body, ",\"message\":", words->message);
+        sim_body_text(body, "},\"output\":[]}}\n\n");
+        return;
+    }
+    sim_answer_event(body, "error");
+    named(body, "{\"type\":\"error\",\"code\":", words->code);
+    named(body, ",\"message\":", words->message);
+    sim_body_printf(body, ",\"param\":null,\"sequence_number\":%llu}\n\n", number);
+}
+
 void sim_answer_error_event(const struct call *call, struct body *body)
 {
     const char *family = call->endpoint->name;
-    struct error_words words = words_of(call);
+    bool messages = strcmp(family, "messages") == 0;
+    struct error_words words =
+        words_of(call, messages ? DIALECT_ANTHROPIC : call->behaviour.dialect);
 
     if (strcmp(family, "responses") == 0) {
-        sim_answer_event(body, "error");
-        named(body, "{\"type\":\"error\",\"code\":", words.code);
-        named(body, ",\"message\":", words.message);
-        sim_body_printf(body, ",\"param\":null,\"sequence_number\":%llu}\n\n",
-                        (unsigned long long)call->step);
+        response_error(call, body, &words);
         return;
     }
-    sim_answer_event(body,
-                     call->endpoint->image || strcmp(family, "messages") == 0 ? "error" : NULL);
-    sim_body_text(body, call->endpoint->image ? "{\"type\":\"error\",\"error\":" : "{\"error\":");
-    openai_object(body, &words);
-    sim_body_text(body, "}\n\n");
+    sim_answer_event(body, call->endpoint->image || messages ? "error" : NULL);
+    if (messages) {
+        anthropic_error(body, &words);
+    } else if (strcmp(family, "gemini") == 0) {
+        gemini_error(call, body, &words);
+    } else {
+        sim_body_text(body,
+                      call->endpoint->image ? "{\"type\":\"error\",\"error\":" : "{\"error\":");
+        openai_object(body, &words);
+        sim_body_text(body, "}");
+    }
+    sim_body_text(body, "\n\n");
 }

@@ -21,6 +21,10 @@ enum step {
     STEP_TEXT_DONE,
     STEP_PART_DONE,
     STEP_ITEM_DONE,
+    STEP_TOOL_ADDED,
+    STEP_TOOL_DELTA,
+    STEP_TOOL_ARGUMENTS,
+    STEP_TOOL_DONE,
     STEP_PICTURE_ADDED,
     STEP_PICTURE_BEGUN,
     STEP_PICTURE_GENERATING,
@@ -39,6 +43,10 @@ static const char *const step_events[] = {
     [STEP_TEXT_DONE] = "response.output_text.done",
     [STEP_PART_DONE] = "response.content_part.done",
     [STEP_ITEM_DONE] = "response.output_item.done",
+    [STEP_TOOL_ADDED] = "response.output_item.added",
+    [STEP_TOOL_DELTA] = "response.function_call_arguments.delta",
+    [STEP_TOOL_ARGUMENTS] = "response.function_call_arguments.done",
+    [STEP_TOOL_DONE] = "response.output_item.done",
     [STEP_PICTURE_ADDED] = "response.output_item.added",
     [STEP_PICTURE_BEGUN] = "response.image_generation_call.in_progress",
     [STEP_PICTURE_GENERATING] = "response.image_generation_call.generating",
@@ -75,6 +83,17 @@ static struct place text_place(const struct call *call, uint64_t at)
     }
 }
 
+static struct place tool_place(uint64_t at)
+{
+    if (at == 0)
+        return (struct place){.step = STEP_TOOL_ADDED};
+    if (at <= TOOL_PIECES)
+        return (struct place){.step = STEP_TOOL_DELTA, .partial = at - 1};
+    if (at == TOOL_PIECES + 1)
+        return (struct place){.step = STEP_TOOL_ARGUMENTS};
+    return (struct place){.step = at == TOOL_PIECES + 2 ? STEP_TOOL_DONE : STEP_COMPLETED};
+}
+
 static struct place picture_place(const struct call *call, uint64_t at)
 {
     uint64_t each = call->partials + 5;
@@ -98,6 +117,8 @@ static struct place place_of(const struct call *call)
 {
     if (call->step < 2)
         return (struct place){.step = call->step ? STEP_IN_PROGRESS : STEP_CREATED};
+    if (sim_answer_calls_tool(call))
+        return tool_place(call->step - 2);
     return call->image ? picture_place(call, call->step - 2) : text_place(call, call->step - 2);
 }
 
@@ -142,6 +163,22 @@ static void text_item(const struct call *call, struct body *body, bool done)
     sim_body_text(body, "]}");
 }
 
+static void tool_item(const struct call *call, struct body *body, bool done)
+{
+    unsigned long long number = (unsigned long long)sim_answer_seed(call);
+
+    sim_body_printf(
+        body,
+        "{\"type\":\"function_call\",\"id\":\"fc_sim%llu\",\"call_id\":\"call_sim%llu\","
+        "\"status\":\"%s\",\"name\":",
+        number, number, done ? "completed" : "in_progress");
+    sim_body_json(body, call->behaviour.tool);
+    sim_body_text(body, ",\"arguments\":\"");
+    if (done)
+        sim_answer_tool_arguments(body);
+    sim_body_text(body, "\"}");
+}
+
 static void response_object(const struct call *call, struct body *body,
                             const struct drawing *drawing)
 {
@@ -158,6 +195,8 @@ static void response_object(const struct call *call, struct body *body,
             sim_body_text(body, i ? "," : "");
             picture_item(call, body, i, true);
         }
+    } else if (drawing->complete && sim_answer_calls_tool(call)) {
+        tool_item(call, body, true);
     } else if (drawing->complete) {
         text_item(call, body, true);
     }
@@ -217,6 +256,24 @@ static void text_event(const struct call *call, struct body *body, enum step ste
     sim_body_text(body, "\"");
 }
 
+static void tool_event(const struct call *call, struct body *body, const struct place *place)
+{
+    sim_body_text(body, ",\"output_index\":0");
+    if (place->step == STEP_TOOL_ADDED || place->step == STEP_TOOL_DONE) {
+        sim_body_text(body, ",\"item\":");
+        tool_item(call, body, place->step == STEP_TOOL_DONE);
+        return;
+    }
+    sim_body_printf(body, ",\"item_id\":\"fc_sim%llu\",",
+                    (unsigned long long)sim_answer_seed(call));
+    sim_body_text(body, place->step == STEP_TOOL_DELTA ? "\"delta\":\"" : "\"arguments\":\"");
+    if (place->step == STEP_TOOL_DELTA)
+        sim_answer_tool_piece(body, place->partial);
+    else
+        sim_answer_tool_arguments(body);
+    sim_body_text(body, "\"");
+}
+
 static bool responses_stream(const struct call *call, struct body *body, struct drawing *drawing)
 {
     struct place place = place_of(call);
@@ -237,6 +294,8 @@ static bool responses_stream(const struct call *call, struct body *body, struct 
         response_object(call, body, drawing);
     } else if (place.step >= STEP_PICTURE_ADDED) {
         picture_event(call, body, &place);
+    } else if (place.step >= STEP_TOOL_ADDED) {
+        tool_event(call, body, &place);
     } else {
         text_event(call, body, place.step);
     }

@@ -45,6 +45,13 @@ static void chunk_open(const struct call *call, struct body *body, const char *o
     model_name(call, body);
 }
 
+static const char *finish_reason(const struct call *call, bool chat)
+{
+    if (chat && sim_answer_calls_tool(call))
+        return "tool_calls";
+    return call->behaviour.incomplete ? "length" : "stop";
+}
+
 /* The last events: the finish, the usage when asked for, [DONE]. */
 static bool chunk_finish(const struct call *call, struct body *body, const char *object)
 {
@@ -52,8 +59,7 @@ static bool chunk_finish(const struct call *call, struct body *body, const char 
 
     chunk_open(call, body, object);
     sim_body_printf(body, ",\"choices\":[{\"index\":0,%s,\"finish_reason\":\"%s\"}]}\n\n",
-                    chat ? "\"delta\":{}" : "\"text\":\"\"",
-                    call->behaviour.incomplete ? "length" : "stop");
+                    chat ? "\"delta\":{}" : "\"text\":\"\"", finish_reason(call, chat));
     if ((call->include_usage && call->behaviour.usage) || call->behaviour.usage == 2) {
         chunk_open(call, body, object);
         sim_body_text(body, ",\"choices\":[],\"usage\":");
@@ -68,7 +74,8 @@ static bool chunk_finish(const struct call *call, struct body *body, const char 
 static bool chat_stream(const struct call *call, struct body *body)
 {
     static const char object[] = "chat.completion.chunk";
-    uint64_t content = sim_answer_events(call) + (call->image ? 1 : 0);
+    bool tool = sim_answer_calls_tool(call);
+    uint64_t content = tool ? 1 + TOOL_PIECES : sim_answer_events(call) + (call->image ? 1 : 0);
 
     if (call->step > content)
         return chunk_finish(call, body, object);
@@ -76,6 +83,8 @@ static bool chat_stream(const struct call *call, struct body *body)
     sim_body_text(body, ",\"choices\":[{\"index\":0,\"delta\":{");
     if (call->step == 0) {
         sim_body_text(body, "\"role\":\"assistant\",\"content\":\"\"");
+    } else if (tool) {
+        sim_answer_tool_delta(call, body);
     } else if (call->image && call->step == content) {
         chat_images(call, body);
     } else {
@@ -95,10 +104,9 @@ static void object_open(const struct call *call, struct body *body, const char *
     model_name(call, body);
 }
 
-static void object_close(const struct call *call, struct body *body)
+static void object_close(const struct call *call, struct body *body, bool chat)
 {
-    sim_body_printf(body, ",\"finish_reason\":\"%s\"}]",
-                    call->behaviour.incomplete ? "length" : "stop");
+    sim_body_printf(body, ",\"finish_reason\":\"%s\"}]", finish_reason(call, chat));
     if (call->behaviour.usage) {
         sim_body_text(body, ",\"usage\":");
         chat_usage(call, body);
@@ -115,13 +123,15 @@ bool sim_answer_chat(struct call *call, struct body *body)
     if (call->image) {
         chat_images(call, body);
         sim_body_text(body, ",\"content\":\"\"");
+    } else if (sim_answer_calls_tool(call)) {
+        sim_answer_tool_message(call, body);
     } else {
         sim_body_text(body, "\"content\":\"");
         sim_answer_words(call, body);
         sim_body_text(body, "\"");
     }
     sim_body_text(body, "}");
-    object_close(call, body);
+    object_close(call, body, true);
     return false;
 }
 
@@ -141,7 +151,7 @@ bool sim_answer_completion(struct call *call, struct body *body)
     if (call->sse)
         sim_body_text(body, ",\"finish_reason\":null}]}\n\n");
     else
-        object_close(call, body);
+        object_close(call, body, false);
     return call->sse;
 }
 

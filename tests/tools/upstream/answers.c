@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define EVENTS_BY_DEFAULT 8
+#define PRELUDE_STEP_NS (50 * NS_PER_MS)
 #define PICTURE_BYTES_BY_DEFAULT 2048
 #define PICTURES_MAX 24 /* of one call: two spans each must fit into a body */
 
@@ -97,7 +98,11 @@ void sim_answer_begin(struct call *call)
         call->stream = behaviour->stream != 0;
     if (strstr(call->path, ":streamGenerateContent"))
         call->stream = true;
-    call->sse = call->stream && call->endpoint->streams && call->status < 300 && !behaviour->echo;
+    /* The error comes in the stream, after a good beginning. */
+    if (behaviour->error_event != NOT_GIVEN && call->stream && behaviour->status >= 300)
+        call->status = 200;
+    call->sse = call->stream && call->endpoint->streams && call->status < 300 && !behaviour->echo &&
+                !(behaviour->refuses && behaviour->error_event == NOT_GIVEN);
 }
 
 static bool answer_whole(struct call *call, struct body *body)
@@ -113,9 +118,43 @@ static bool answer_whole(struct call *call, struct body *body)
     }
     if (call->behaviour.echo)
         return sim_answer_echo(call, body);
-    if (call->status >= 300)
+    if (call->status >= 300 || call->behaviour.refuses)
         return sim_answer_error(call, body);
+    if (call->behaviour.bad_event != NOT_GIVEN) {
+        sim_body_text(body, "{\"broken\": [");
+        return false;
+    }
     return call->endpoint->answer(call, body);
+}
+
+/* How many steps of the family's stream come before any content. */
+static uint64_t steps_before_content(const struct call *call)
+{
+    static const struct {
+        const char *family;
+        uint64_t steps;
+    } rows[] = {{"chat", 1}, {"responses", 4}, {"messages", 1}};
+
+    for (size_t i = 0; i < LENGTH(rows); i++)
+        if (strcmp(call->endpoint->name, rows[i].family) == 0)
+            return rows[i].steps;
+    return 0;
+}
+
+/* Comments until prelude_ms have passed since the head. */
+static bool prelude_lasts(struct call *call, struct body *body)
+{
+    int64_t left_ns = call->now_ns + (int64_t)call->behaviour.prelude_ms * NS_PER_MS;
+
+    call->pause_ns = 0;
+    if (call->behaviour.prelude_ms == 0 || call->step < steps_before_content(call))
+        return false;
+    left_ns -= clock_monotonic_ns();
+    if (left_ns <= 0)
+        return false;
+    call->pause_ns = left_ns < PRELUDE_STEP_NS ? left_ns : PRELUDE_STEP_NS;
+    sim_body_text(body, ": still thinking\n\n");
+    return true;
 }
 
 static bool next_piece(struct call *call, struct body *body)
@@ -136,6 +175,8 @@ static bool next_piece(struct call *call, struct body *body)
         sim_body_text(body, ": keep-alive\n\n");
         return true;
     }
+    if (prelude_lasts(call, body))
+        return true;
     if (call->step == behaviour->error_event) {
         sim_answer_error_event(call, body);
         return false;
@@ -220,6 +261,10 @@ static void head_extras(const struct call *call, struct text *head)
     const struct behaviour *behaviour = &call->behaviour;
 
     head_rates(behaviour, head);
+    if (behaviour->should_retry != NOT_GIVEN)
+        text_printf(head, "x-should-retry: %s\r\n", behaviour->should_retry ? "true" : "false");
+    if (call->name[0])
+        text_printf(head, "x-upstream-name: %s\r\n", call->name);
     if (behaviour->redirect)
         text_append_string(head, "Location: /redirected\r\n");
     if (behaviour->odd_headers)
@@ -280,6 +325,8 @@ long long sim_answer_created(const struct call *call)
 
 void sim_answer_words(const struct call *call, struct body *body)
 {
+    if (call->name[0])
+        sim_body_printf(body, "%s ", call->name);
     if (call->behaviour.stamp)
         sim_body_printf(body, "t=%lld ", (long long)clock_monotonic_ns());
     if (call->behaviour.size == NOT_GIVEN)

@@ -46,6 +46,15 @@ void sim_answer_picture(const struct call *call, struct body *body, uint64_t ind
 void sim_answer_event(struct body *body, const char *name);
 /* Number of content events of a stream. */
 uint64_t sim_answer_events(const struct call *call);
+/* Is the answer a call of the tool that X-Mock names? */
+bool sim_answer_calls_tool(const struct call *call);
+#define TOOL_PIECES 2U
+/* Its arguments, and one piece of them, inside an open JSON string. */
+void sim_answer_tool_arguments(struct body *body);
+void sim_answer_tool_piece(struct body *body, uint64_t piece);
+/* Members of a chat message; of the delta of step 1 to 1 + TOOL_PIECES. */
+void sim_answer_tool_message(const struct call *call, struct body *body);
+void sim_answer_tool_delta(const struct call *call, struct body *body);
 void sim_answer_image_usage(struct body *body, uint64_t pictures);
 
 answer_function sim_answer_chat, sim_answer_completion, sim_answer_embeddings, sim_answer_messages,

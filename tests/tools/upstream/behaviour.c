@@ -4,12 +4,22 @@
 #include "base/check.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "tests/tools/upstream/refusals.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum key_kind { KEY_NUMBER, KEY_FLAG, KEY_TEXT, KEY_CUT, KEY_DIALECT, KEY_SHARE, KEY_LINE };
+enum key_kind {
+    KEY_NUMBER,
+    KEY_FLAG,
+    KEY_TEXT,
+    KEY_CUT,
+    KEY_DIALECT,
+    KEY_SHARE,
+    KEY_LINE,
+    KEY_ERROR
+};
 
 static const struct key_row {
     const char *name;
@@ -23,6 +33,7 @@ static const struct key_row {
     }
     ROW(KEY_NUMBER, delay_ms),
     ROW(KEY_NUMBER, first_ms),
+    ROW(KEY_NUMBER, prelude_ms),
     ROW(KEY_NUMBER, chunk_ms),
     ROW(KEY_NUMBER, job_ms),
     ROW(KEY_NUMBER, hang_factor),
@@ -46,6 +57,8 @@ static const struct key_row {
     ROW(KEY_NUMBER, times),
     ROW(KEY_NUMBER, done),
     ROW(KEY_NUMBER, usage),
+    ROW(KEY_NUMBER, quota),
+    ROW(KEY_NUMBER, should_retry),
     ROW(KEY_NUMBER, limit_requests),
     ROW(KEY_NUMBER, remaining_requests),
     ROW(KEY_NUMBER, limit_tokens),
@@ -70,6 +83,10 @@ static const struct key_row {
     ROW(KEY_FLAG, odd_headers),
     ROW(KEY_FLAG, no_continue),
     ROW(KEY_FLAG, skip_sha),
+    ROW(KEY_FLAG, quota_counts),
+    ROW(KEY_FLAG, failed),
+    ROW(KEY_TEXT, tool),
+    ROW(KEY_TEXT, quota_error),
     ROW(KEY_TEXT, code),
     ROW(KEY_TEXT, type),
     ROW(KEY_TEXT, message),
@@ -80,6 +97,7 @@ static const struct key_row {
     ROW(KEY_TEXT, reset_tokens),
 #undef ROW
     {"line", KEY_LINE, 0, 0},
+    {"error", KEY_ERROR, 0, 0},
 };
 
 static const char *const dialect_names[] = {
@@ -109,6 +127,8 @@ void sim_behaviour_init(struct behaviour *behaviour)
         .limit_tokens = NOT_GIVEN,
         .remaining_tokens = NOT_GIVEN,
         .retry_after_ms = NOT_GIVEN,
+        .quota = NOT_GIVEN,
+        .should_retry = NOT_GIVEN,
         .usage = 1,
         .status = 200,
         .hang_factor = 10,
@@ -178,6 +198,8 @@ static bool set_key(struct behaviour *behaviour, const struct key_row *row, cons
     case KEY_LINE: /* one event of that size, and nothing else */
         behaviour->events = 1;
         return parse_size(value, &behaviour->size);
+    case KEY_ERROR:
+        return sim_refusal_apply(behaviour, value);
     }
     UNREACHABLE();
 }

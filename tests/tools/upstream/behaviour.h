@@ -40,17 +40,20 @@ enum dialect {
 };
 
 struct behaviour {
-    uint64_t delay_ms, first_ms, chunk_ms, job_ms, hang_factor, retry_after_ms;
+    uint64_t delay_ms, first_ms, prelude_ms, chunk_ms, job_ms, hang_factor, retry_after_ms;
     uint64_t events, size, n, partials, comments, chunk, status, interim, head_bytes, slow_read,
         seed;
-    uint64_t image, stream, error_event, bad_event, job_fail, times, done, usage;
+    uint64_t image, stream, error_event, bad_event, job_fail, times, done, usage, quota,
+        should_retry;
     uint64_t limit_requests, remaining_requests, limit_tokens, remaining_tokens;
     double hang_share;
     struct cut reset, close, stall;
     enum dialect dialect;
     bool garbage, no_length, chunked, gzip, endless_headers, redirect, echo, close_after, early,
-        url, stamp, incomplete, odd_headers, no_continue, skip_sha;
-    char code[64], type[64], message[128], ctype[96], tag[64], retry_after[48];
+        url, stamp, incomplete, odd_headers, no_continue, skip_sha, quota_counts, failed;
+    bool refuses; /* error=NAME: an error in the body whatever the status */
+    char code[64], type[64], message[160], ctype[96], tag[64], retry_after[48], quota_id[64];
+    char tool[64], quota_error[40];
     char reset_requests[24], reset_tokens[24];
 };
 

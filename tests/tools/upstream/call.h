@@ -71,11 +71,13 @@ struct call {
     int64_t wall_s;
     int64_t now_ns;
     struct jobs *jobs;
+    const char *name; /* of this upstream (-n), or "" */
     unsigned status;
     bool sse;
     uint64_t step;
     uint64_t comments_sent;
     uint64_t events_sent;
+    int64_t pause_ns; /* before the next piece, in place of chunk_ms; 0 = none */
     struct gzip gzip;
 };
 

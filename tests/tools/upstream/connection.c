@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "tests/tools/upstream/refusals.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,24 +21,11 @@
 #define SLOW_STEP_MS 20
 #define KEPT_CAPACITY ((size_t)64 << 10) /* larger buffers are not kept between calls */
 
-static void apply_defaults(struct server *server, struct behaviour *behaviour)
-{
-    char bad_key[64];
-    struct behaviour_source source = {server->default_mock, strlen(server->default_mock),
-                                      sim_stats_tag_use, &server->stats};
-
-    *behaviour = server->defaults;
-    if (!server->defaults_vary)
-        return;
-    sim_behaviour_init(behaviour);
-    (void)sim_behaviour_apply(behaviour, &source, bad_key);
-}
-
 static void cut_at_accept(struct connection *connection)
 {
     struct behaviour behaviour;
 
-    apply_defaults(connection->server, &behaviour);
+    sim_defaults_get(connection->server, &behaviour);
     if (behaviour.reset.place == CUT_ACCEPT)
         sim_sending_cut(connection, CUT_BY_RESET);
     else if (behaviour.close.place == CUT_ACCEPT)
@@ -60,6 +48,7 @@ static struct connection *connection_make(struct server *server)
     sim_body_init(&connection->sending.body);
     connection->server = server;
     connection->call.jobs = &server->jobs;
+    connection->call.name = server->name;
     connection->timer.owner = connection;
     connection->next_of_all = server->all;
     server->all = connection;
@@ -105,6 +94,8 @@ static void call_record(struct connection *connection, enum call_end end)
     (void)text_copy(record->model, sizeof record->model, call->model);
     (void)text_copy(record->sha_hex, sizeof record->sha_hex, call->sha_hex);
     record->body_bytes = call->received;
+    if (!call->behaviour.skip_sha && call->kept.length)
+        (void)snprintf(record->body, sizeof record->body, "%s", text_string(&call->kept));
     record->sent_bytes = connection->sent_bytes;
     record->status = call->status;
     record->image = connection->image_place != 0;
@@ -240,6 +231,8 @@ static void control_answer(struct connection *connection)
     sim_body_clear(body);
     if (strcmp(connection->call.path, "/ping") == 0)
         sim_body_text(body, "{\"ping\":\"pong\"}\n");
+    else if (strcmp(connection->call.path, "/defaults") == 0)
+        sim_defaults_answer(server, &connection->call, body);
     else
         sim_stats_write(&server->stats, body,
                         last && parse_u64(last + 5, &shown) ? shown : RECORDS_SHOWN);
@@ -264,7 +257,27 @@ static void maybe_hang(struct connection *connection)
         return;
     behaviour->delay_ms *= behaviour->hang_factor;
     behaviour->first_ms *= behaviour->hang_factor;
+    behaviour->prelude_ms *= behaviour->hang_factor;
     behaviour->chunk_ms *= behaviour->hang_factor;
+}
+
+/* Beyond its quota a call is refused at once. */
+static void keep_quota(struct connection *connection)
+{
+    struct behaviour *behaviour = &connection->call.behaviour;
+    struct server *server = connection->server;
+    int64_t wait_ns;
+
+    if (behaviour->quota == NOT_GIVEN ||
+        sim_quota_take(&server->quota, behaviour->quota, behaviour->quota_counts,
+                       clock_monotonic_ns(), &wait_ns))
+        return;
+    server->stats.quota_refused++;
+    behaviour->delay_ms = behaviour->first_ms = 0;
+    if (!sim_refusal_apply(behaviour, behaviour->quota_error))
+        behaviour->status = 429;
+    if (behaviour->retry_after_ms == NOT_GIVEN)
+        behaviour->retry_after_ms = (uint64_t)(wait_ns / NS_PER_MS) + 1;
 }
 
 static bool cut_here(struct connection *connection, enum cut_place place)
@@ -301,6 +314,7 @@ static void request_complete(struct connection *connection)
     if (cut_here(connection, CUT_READ))
         return;
     maybe_hang(connection);
+    keep_quota(connection);
     if (behaviour->delay_ms == 0) {
         sim_sending_begin(connection);
         return;
@@ -313,7 +327,7 @@ static void request_complete(struct connection *connection)
 static bool is_control(const char *path)
 {
     return strcmp(path, "/stats") == 0 || strcmp(path, "/stats/reset") == 0 ||
-           strcmp(path, "/ping") == 0;
+           strcmp(path, "/ping") == 0 || strcmp(path, "/defaults") == 0;
 }
 
 /* The head is read: from here on the call is open. */
@@ -334,7 +348,7 @@ static void call_begin(struct connection *connection, const char *prefix)
     call->behaviour.skip_sha = true;
     if (connection->control)
         return;
-    apply_defaults(server, &call->behaviour);
+    sim_defaults_get(server, &call->behaviour);
     call->number = ++server->calls;
     call->endpoint = sim_endpoint_find(call->method, call->path);
     apply_mock(connection, prefix);

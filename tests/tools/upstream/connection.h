@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "tests/tools/upstream/answers.h"
 #include "tests/tools/upstream/jobs.h"
+#include "tests/tools/upstream/quota.h"
 #include "tests/tools/upstream/request.h"
 #include "tests/tools/upstream/stats.h"
 #include "tests/tools/upstream/timers.h"
@@ -83,7 +84,8 @@ struct server {
     int epoll_fd;
     int listen_fd;
     bool quiet;
-    const char *default_mock; /* "" or the string of -d */
+    const char *name;        /* of -n, or "" */
+    char default_mock[1024]; /* of -d, or what POST /defaults put in its place */
     struct behaviour defaults;
     bool defaults_vary; /* they hold times= and are read anew for every call */
     struct timers timers;
@@ -96,6 +98,7 @@ struct server {
     uint64_t random;
     struct stats stats;
     struct jobs jobs;
+    struct quota quota;
     char read_buffer[READ_BYTES];
 };
 
@@ -111,6 +114,12 @@ void sim_connection_finish(struct connection *connection);
 /* Move the dead ones to the spare ones; only between two rounds of events. */
 void sim_connections_bury(struct server *server);
 void sim_connections_release(struct server *server);
+
+/* defaults.c */
+MUST_CHECK bool sim_defaults_set(struct server *server, const char *keys, char ret_bad_key[64]);
+void sim_defaults_get(struct server *server, struct behaviour *behaviour);
+/* What POST /defaults does and says. */
+void sim_defaults_answer(struct server *server, const struct call *call, struct body *body);
 
 /* sending.c */
 /* Build the answer of connection->call and begin to write it. */

@@ -13,11 +13,13 @@ void sim_request_begin(struct call *call)
     struct text head = call->head;
     struct text kept = call->kept;
     struct jobs *jobs = call->jobs;
+    const char *name = call->name;
 
     memset(call, 0, sizeof *call);
     call->head = head;
     call->kept = kept;
     call->jobs = jobs;
+    call->name = name;
     if (call->head.limit == 0) {
         text_init(&call->head, HEAD_MAX);
         text_init(&call->kept, KEPT_MAX);

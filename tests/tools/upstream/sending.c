@@ -83,7 +83,9 @@ static uint64_t frame_length(const struct connection *connection)
 static void set_pace(struct connection *connection, int64_t now_ns)
 {
     struct sending *sending = &connection->sending;
-    int64_t pace_ns = (int64_t)connection->call.behaviour.chunk_ms * NS_PER_MS;
+    int64_t pause_ns = connection->call.pause_ns;
+    int64_t pace_ns =
+        pause_ns ? pause_ns : (int64_t)connection->call.behaviour.chunk_ms * NS_PER_MS;
     int64_t from_ns = sending->due_ns ? sending->due_ns : now_ns;
 
     if (pace_ns == 0 || connection->control)

@@ -93,7 +93,8 @@ static int64_t cpu_ns(void)
 
 void sim_stats_reset(struct stats *stats)
 {
-    stats->requests = stats->done = stats->aborted = stats->cut = stats->bad_requests = 0;
+    stats->requests = stats->done = stats->aborted = stats->cut = stats->bad_requests =
+        stats->quota_refused = 0;
     stats->images = stats->connections = 0;
     stats->calls_open_max = stats->calls_open;
     stats->images_open_max = stats->images_drawn_max = stats->images_open;
@@ -121,6 +122,7 @@ static void write_record(const struct record *record, struct body *body)
                    {"mock", record->mock},
                    {"model", record->model},
                    {"sha256", record->sha_hex},
+                   {"body", record->body},
                    {"end", ends[record->end]}};
 
     sim_body_printf(body, "{\"number\":%llu", (unsigned long long)record->number);
@@ -165,6 +167,7 @@ void sim_stats_write(const struct stats *stats, struct body *body, uint64_t show
                    {"aborted", stats->aborted},
                    {"cut", stats->cut},
                    {"bad_requests", stats->bad_requests},
+                   {"quota_refused", stats->quota_refused},
                    {"calls_open_now", stats->calls_open},
                    {"calls_open_max", stats->calls_open_max},
                    {"images", stats->images},
@@ -181,8 +184,10 @@ void sim_stats_write(const struct stats *stats, struct body *body, uint64_t show
 
     if (shown > held)
         shown = held;
+    sim_body_text(body, "{\"name\":");
+    sim_body_json(body, stats->name);
     for (size_t i = 0; i < LENGTH(numbers); i++)
-        sim_body_printf(body, "%s\"%s\":%llu", i ? "," : "{", numbers[i].name,
+        sim_body_printf(body, ",\"%s\":%llu", numbers[i].name,
                         (unsigned long long)numbers[i].value);
     write_endpoints(stats, body);
     sim_body_text(body, ",\"last\":[");

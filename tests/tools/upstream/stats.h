@@ -28,6 +28,7 @@ struct record {
     char mock[200];
     char model[128];
     char sha_hex[65];
+    char body[256]; /* its beginning, up to a NUL */
     uint64_t body_bytes;
     uint64_t sent_bytes;
     unsigned status;
@@ -40,7 +41,8 @@ struct record {
 };
 
 struct stats {
-    uint64_t requests, done, aborted, cut, bad_requests;
+    const char *name; /* of the upstream */
+    uint64_t requests, done, aborted, cut, bad_requests, quota_refused;
     uint64_t calls_open, calls_open_max;
     uint64_t images, images_open, images_open_max, images_drawn_max;
     uint64_t connections, connections_open, connections_open_max;
