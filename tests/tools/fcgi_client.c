@@ -12,6 +12,7 @@
  *     -c CLIENTS             clients at once (default 1)
  *     -n REQUESTS            in all (default 1)
  *     -S SECONDS             go on for so long instead of -n
+ *     -R REQUESTS_PER_S      so many begin each second, as long as a client is free
  *     -l PERCENT             of the requests leave at a random time within -m ms
  *     -m MS                  (default 500)
  *     -T SECONDS             bound for one request (default 60)
@@ -26,7 +27,8 @@
  *   Several: prints lines "status N COUNT", "left COUNT", "broken COUNT", "refused COUNT" (no
  *   connection), "late COUNT" (time-out), "ended_with_error COUNT" for answers whose body has an
  *   error event or object, "events COUNT" (lines of event streams that begin with "data: "),
- *   "completed COUNT" (answers with a completed picture), and "slowest_ms N" of those answered.
+ *   "completed COUNT" (answers with a completed picture), "code NAME COUNT" (the first "code" of each
+ *   answer that has one), and "slowest_ms N" of those answered.
  */
 #include "base/clock.h"
 #include "base/parse.h"
@@ -46,6 +48,7 @@
 
 #define RECORD_BYTES 32768
 #define PARAMS_MAX 64
+#define CODES_MAX 32
 
 enum record { BEGIN = 1, END_OF_REQUEST = 3, PARAMS = 4, STDIN = 5, STDOUT = 6 };
 enum fate { FATE_ANSWERED, FATE_LEFT, FATE_BROKEN, FATE_REFUSED, FATE_LATE, FATES };
@@ -56,7 +59,7 @@ static struct {
     unsigned param_count;
     struct text body;
     uint64_t slow_bytes_per_s, cut_after, clients, requests, seconds, leave_percent, leave_ms,
-        bound_s, silent;
+        bound_s, silent, per_second;
     uint64_t seed;
     bool never_read, number_calls, tell_times;
 } how = {.path = "/v1/models", .clients = 1, .requests = 1, .leave_ms = 500, .bound_s = 60};
@@ -65,7 +68,16 @@ static _Atomic uint64_t next_request;
 static _Atomic uint64_t fates[FATES];
 static _Atomic uint64_t statuses[600];
 static _Atomic uint64_t error_bodies, event_lines, completed, slowest_ns;
-static int64_t until_ns;
+static int64_t until_ns, storm_begun_ns;
+
+/* The first "code" of answers, and how many had it. */
+static struct {
+    pthread_mutex_t mutex;
+    struct {
+        char name[64];
+        uint64_t count;
+    } rows[CODES_MAX];
+} codes_seen = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 struct answer {
     struct text head_and_body;
@@ -319,18 +331,52 @@ static uint64_t occurrences(const char *text, const char *what)
     return count;
 }
 
+static void count_code(const char *text)
+{
+    static const char before[] = "\"code\":\"";
+    const char *at = strstr(text, before);
+    char name[64] = "";
+
+    if (!at)
+        return;
+    at += sizeof before - 1;
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "\""), at);
+    (void)pthread_mutex_lock(&codes_seen.mutex);
+    for (unsigned i = 0; i < CODES_MAX; i++) {
+        if (codes_seen.rows[i].count && strcmp(codes_seen.rows[i].name, name) != 0)
+            continue;
+        (void)text_copy(codes_seen.rows[i].name, sizeof codes_seen.rows[i].name, name);
+        codes_seen.rows[i].count++;
+        break;
+    }
+    (void)pthread_mutex_unlock(&codes_seen.mutex);
+}
+
 static void count_answer(const struct answer *answer, int64_t took_ns)
 {
     const char *text = text_string(&answer->head_and_body);
     uint64_t slowest = atomic_load(&slowest_ns);
 
     atomic_fetch_add(&statuses[status_of(answer)], 1);
+    count_code(text);
     atomic_fetch_add(&error_bodies, strstr(text, "\"error\":{") != NULL);
     atomic_fetch_add(&event_lines, occurrences(text, "\ndata: "));
     atomic_fetch_add(&completed, strstr(text, "\nevent: image_generation.completed\n") != NULL);
     while ((uint64_t)took_ns > slowest &&
            !atomic_compare_exchange_weak(&slowest_ns, &slowest, (uint64_t)took_ns))
         continue;
+}
+
+/* With -R the n-th request has its own time. */
+static void await_turn(uint64_t number)
+{
+    int64_t turn_ns, now_ns = clock_monotonic_ns();
+
+    if (how.per_second == 0)
+        return;
+    turn_ns = storm_begun_ns + (int64_t)(number * (uint64_t)NS_PER_S / how.per_second);
+    if (turn_ns > now_ns)
+        clock_sleep_ns(turn_ns - now_ns);
 }
 
 static void *client(void *argument)
@@ -341,11 +387,13 @@ static void *client(void *argument)
     text_init(&answer.head_and_body, SIZE_MAX / 2);
     for (;;) {
         uint64_t number = atomic_fetch_add(&next_request, 1);
-        int64_t began_ns = clock_monotonic_ns();
+        int64_t began_ns;
         enum fate fate;
 
         if (until_ns ? clock_monotonic_ns() >= until_ns : number >= how.requests)
             break;
+        await_turn(number);
+        began_ns = clock_monotonic_ns();
         text_clear(&answer.head_and_body);
         fate = one_request(number, &random, &answer);
         atomic_fetch_add(&fates[fate], 1);
@@ -367,8 +415,9 @@ static int storm(void)
     if (!threads || pthread_attr_init(&attributes) != 0)
         return 1;
     (void)pthread_attr_setstacksize(&attributes, 256 * 1024);
+    storm_begun_ns = clock_monotonic_ns();
     if (how.seconds > 0)
-        until_ns = clock_monotonic_ns() + (int64_t)how.seconds * NS_PER_S;
+        until_ns = storm_begun_ns + (int64_t)how.seconds * NS_PER_S;
     for (uint64_t i = 0; i < how.clients; i++)
         if (pthread_create(&threads[i], &attributes, client, (void *)(uintptr_t)(i + 1)) != 0)
             return 1;
@@ -380,6 +429,9 @@ static int storm(void)
             (void)printf("status %d %llu\n", i, (unsigned long long)statuses[i]);
     for (int i = 1; i < FATES; i++)
         (void)printf("%s %llu\n", names[i], (unsigned long long)fates[i]);
+    for (unsigned i = 0; i < CODES_MAX && codes_seen.rows[i].count; i++)
+        (void)printf("code %s %llu\n", codes_seen.rows[i].name,
+                     (unsigned long long)codes_seen.rows[i].count);
     (void)printf("ended_with_error %llu\nevents %llu\ncompleted %llu\nslowest_ms %llu\n",
                  (unsigned long long)error_bodies, (unsigned long long)event_lines,
                  (unsigned long long)completed, (unsigned long long)(slowest_ns / NS_PER_MS));
@@ -488,6 +540,9 @@ static bool take_option(int letter, const char *value)
     case 'S':
         how.seconds = number(value);
         return true;
+    case 'R':
+        how.per_second = number(value);
+        return true;
     case 'l':
         how.leave_percent = number(value);
         return true;
@@ -528,7 +583,7 @@ int main(int argc, char **argv)
 
     text_init(&how.body, SIZE_MAX / 2);
     how.cut_after = UINT64_MAX;
-    while ((letter = getopt(argc, argv, "s:X:p:L:d:f:w:k:rc:n:S:l:m:T:e:q:uo:tH:P:")) != -1)
+    while ((letter = getopt(argc, argv, "s:X:p:L:d:f:w:k:rc:n:S:R:l:m:T:e:q:uo:tH:P:")) != -1)
         if (!take_option(letter, optarg))
             return 2;
     if (!how.socket || optind < argc)
