@@ -15,7 +15,7 @@ WORKER := request $(STEPS) endpoint intent model_edit body_reader upstream_id ti
 	multipart sse pictures spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	options options_memory options_file options_input options_env options_value options_secret \
-	options_check options_report options_print serve scribe scribe_config status status_answer status_html metrics \
+	options_check options_scope options_hedge options_pair options_report options_print serve scribe scribe_config status status_answer status_html metrics \
 	monitor master generations reload seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main

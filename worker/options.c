@@ -16,6 +16,8 @@ static const char *const choices_image_concurrency_overflow_mode[] = {"reject", 
 static const char *const choices_image_concurrency_on_client_gone[] = {"cancel", "finish", NULL};
 static const char *const choices_source_dialect[] = {"openai",    "dashscope", "azure", "gemini",
                                                      "anthropic", "plain",     NULL};
+static const char *const choices_scope_balance[] = {"ordered", "weighted", NULL};
+static const char *const choices_scope_when_all_open[] = {"try", "refuse", NULL};
 static const char *const choices_route_kind[] = {"auto",  "chat", "responses", "embedding",
                                                  "image", "ocr",  "other",     NULL};
 
@@ -49,7 +51,7 @@ const struct option_row option_rows[] = {
 const size_t option_row_count = LENGTH(option_rows);
 
 const char *const option_section_words[OPTION_SECTION_KINDS] = {"penstock", "image_concurrency",
-                                                                "source", "route"};
+                                                                "source", "scope", "route"};
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
@@ -174,8 +176,7 @@ static void set_value(struct option_section *section, const char *key, const cha
 /* Where a section stands that is in no file. */
 static const struct option_place nowhere = {.file = "configuration"};
 
-/* Without a [source], PENSTOCK_UPSTREAM is one; without a [route], all calls go to the first
- * source. */
+/* Without a [source], PENSTOCK_UPSTREAM is one; without a [route] there is one for all calls. */
 static void add_implied_sections(struct options_loader *loader)
 {
     const char *upstream = options_variable(loader->around, "PENSTOCK_UPSTREAM");
@@ -194,26 +195,45 @@ static void add_implied_sections(struct options_loader *loader)
                         "ignored, because the configuration has a [source]; to override its URL "
                         "set PENSTOCK__SOURCE__NAME__BASE_URL");
     }
-    section = first_section(loader->options, OPTION_SECTION_source);
-    if (section && !first_section(loader->options, OPTION_SECTION_route)) {
-        struct option_section *route =
+    if (first_section(loader->options, OPTION_SECTION_source) &&
+        !first_section(loader->options, OPTION_SECTION_route))
+        loader->implied_route =
             option_section_add(loader, OPTION_SECTION_route, "default", nowhere);
-
-        if (route)
-            set_value(route, "source", section->name, (struct option_place){0});
-    }
 }
 
-/* Give every section the struct that its values fill. */
+/* The implied route goes to the first scope, else to the first source, unless the environment sends
+ * it elsewhere. */
+static void aim_implied_route(struct options_loader *loader)
+{
+    struct option_section *route = loader->implied_route;
+    const struct option_section *to = first_section(loader->options, OPTION_SECTION_scope);
+    const char *key = "scope";
+
+    if (!route || *option_text(route, option_row_of(OPTION_SECTION_route, "scope")) ||
+        *option_text(route, option_row_of(OPTION_SECTION_route, "source")))
+        return;
+    if (!to) {
+        to = first_section(loader->options, OPTION_SECTION_source);
+        key = "source";
+    }
+    INVARIANT(to);
+    set_value(route, key, to->name, (struct option_place){0});
+}
+
+/* Give every section the struct that its values fill; each route may need a scope of its own, behind
+ * those of the files. */
 static bool place_targets(struct options_loader *loader)
 {
     struct options *options = loader->options;
     size_t source_count = count_sections(options, OPTION_SECTION_source);
+    size_t scope_count = count_sections(options, OPTION_SECTION_scope);
     size_t route_count = count_sections(options, OPTION_SECTION_route);
 
     options->sources = options_keep(loader, (source_count + 1) * sizeof *options->sources);
+    options->scopes =
+        options_keep(loader, (scope_count + route_count + 1) * sizeof *options->scopes);
     options->routes = options_keep(loader, (route_count + 1) * sizeof *options->routes);
-    if (!options->sources || !options->routes)
+    if (!options->sources || !options->scopes || !options->routes)
         return false;
     for (struct option_section *at = options->own->sections; at; at = at->next) {
         switch (at->kind) {
@@ -226,6 +246,10 @@ static bool place_targets(struct options_loader *loader)
         case OPTION_SECTION_source:
             options->sources[options->source_count].name = at->name;
             at->target = &options->sources[options->source_count++];
+            break;
+        case OPTION_SECTION_scope:
+            options->scopes[options->scope_count].name = at->name;
+            at->target = &options->scopes[options->scope_count++];
             break;
         case OPTION_SECTION_route:
             options->routes[options->route_count].name = at->name;
@@ -266,18 +290,6 @@ static void settle_image_timeouts(struct options *options)
         options->image.image_first_byte_timeout_ms = -1;
 }
 
-static void link_routes(struct options *options)
-{
-    for (size_t i = 0; i < options->route_count; i++) {
-        struct route_options *route = &options->routes[i];
-
-        INVARIANT(route->source); /* option_read gives every member a value */
-        for (size_t k = 0; k < options->source_count; k++)
-            if (strcmp(route->source, options->sources[k].name) == 0)
-                route->to = &options->sources[k];
-    }
-}
-
 static void fill(struct options_loader *loader)
 {
     struct options *options = loader->options;
@@ -288,9 +300,9 @@ static void fill(struct options_loader *loader)
                 option_read(loader, at, &option_rows[i]);
     if (loader->out_of_memory)
         return;
-    link_routes(options);
     settle_image_timeouts(options);
     options_check(loader);
+    options_link(loader);
     if (options->route_count > 1)
         qsort(options->routes, options->route_count, sizeof *options->routes, compare_routes);
 }
@@ -318,6 +330,8 @@ static bool loader_end(struct options_loader *loader, struct options **ret_optio
         add_implied_sections(loader);
     if (!loader->out_of_memory)
         options_apply_environment(loader);
+    if (!loader->out_of_memory)
+        aim_implied_route(loader);
     if (!loader->out_of_memory && place_targets(loader))
         fill(loader);
     if (loader->out_of_memory)

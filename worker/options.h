@@ -54,6 +54,8 @@ enum route_kind {
 #define OPTION_FIELD_SECRET(field) const char *field;
 #define OPTION_FIELD_MODE(field) int64_t field;
 
+#define EXTRA_HEADERS_MAX 16U /* of one source */
+
 struct option_pair {
     const char *name, *value;
 };
@@ -101,6 +103,7 @@ struct image_concurrency_options {
 struct source_options {
     const char *name;
 #include "worker/options_list.h"
+    /* .quota_group is never empty: a source without one is alone in the group of its own name. */
     unsigned index; /* in options.sources */
     /* model_aliases and add_headers, taken apart; pairs end with a NULL name. */
     const struct option_pair *aliases;
@@ -114,12 +117,14 @@ struct source_options {
 struct scope_options {
     const char *name;
 #include "worker/options_list.h"
-    /* No [scope] of the file: made for a route that names a source. Nothing is tried twice, and
-     * the upstream's answers pass as they are. */
+    /* .hedge_max_extra is 1 whatever the file says: more is for later. */
+    /* No [scope] of the file: made for a route that names a source, with its name and all options
+     * at their defaults but for a retry_budget of 0. Nothing is tried twice, and the upstream's
+     * answers pass as they are. */
     bool direct;
-    const struct scope_member *members; /* in order of preference */
-    size_t member_count;                /* 1..SOURCES_MAX */
-    int64_t stall_budget_settled_ms;    /* stall_budget_s, or twice the longest timeout_s */
+    const struct scope_member *members;     /* in order of preference */
+    size_t member_count;                    /* 1..SOURCES_MAX */
+    int64_t stall_budget_settled_ms;        /* stall_budget_s, or twice the longest timeout_s */
     const struct scope_fallback *fallbacks; /* .fallback, taken apart */
     size_t fallback_count;
 };
@@ -158,8 +163,8 @@ struct options {
  *
  * Without any [source], $PENSTOCK_UPSTREAM becomes source "default"; without it there is no source
  * and no route, which is a warning: every call is answered 503. Without any [route] everything
- * under /v1/ goes to the first source. A route's .to is never NULL, a base_url never ends in / or
- * /v1.
+ * under /v1/ goes to the first [scope], without one to the first source. A route's .to is never
+ * NULL, a base_url never ends in / or /v1.
  *
  * Returns true and *ret_options when there is no error; report gets all errors and warnings, one
  * line each, either way. */

@@ -307,34 +307,6 @@ static const char *route_path_problem(const char *path)
     return NULL;
 }
 
-static void check_route_source(struct options_loader *loader, const struct route_options *route,
-                               const struct option_section *section)
-{
-    const struct options *options = loader->options;
-    struct option_subject subject = subject_of(section, "source");
-    struct option_suggestion suggestion;
-    struct text tail;
-    char excerpt[OPTION_EXCERPT_SIZE];
-
-    if (route->to)
-        return;
-    text_init(&tail, 600);
-    option_suggestion_init(&suggestion, route->source);
-    if (options->source_count == 0)
-        text_append_string(&tail, "the name of a [source NAME], of which there is none");
-    for (size_t i = 0; i < options->source_count; i++) {
-        text_printf(&tail, "%s%s", i == 0 ? "" : ", ", options->sources[i].name);
-        option_suggestion_offer(&suggestion, options->sources[i].name);
-    }
-    option_suggestion_append(&suggestion, &tail);
-    if (*route->source == '\0')
-        options_error(loader, subject, "is missing; allowed: %s", text_string(&tail));
-    else
-        options_error(loader, subject, "there is no [source %s]; allowed: %s",
-                      option_excerpt(excerpt, route->source), text_string(&tail));
-    text_release(&tail);
-}
-
 static void check_route(struct options_loader *loader, const struct route_options *route,
                         const struct option_section *section)
 {
@@ -354,7 +326,6 @@ static void check_route(struct options_loader *loader, const struct route_option
                       "\"%s\" is not the beginning of path; allowed: its first segments, without a "
                       "/ at the end",
                       option_excerpt(excerpt, route->strip_prefix));
-    check_route_source(loader, route, section);
 }
 
 static void check_routes(struct options_loader *loader)

@@ -71,7 +71,7 @@ static void refuse_variable(struct options_loader *loader, struct option_subject
     options_error(
         loader, subject,
         "no such option; allowed: PENSTOCK__SECTION__KEY, or PENSTOCK__SECTION__NAME__KEY "
-        "for a [source] or [route] of the configuration%s",
+        "for a [source], [scope] or [route] of the configuration%s",
         text_string(&best));
     text_release(&candidate);
     text_release(&best);

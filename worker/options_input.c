@@ -34,7 +34,7 @@ static void refuse_section(struct options_loader *loader, struct option_subject 
     option_suggestion_append(&suggestion, &tail);
     options_error(loader, subject,
                   "unknown section [%s]; allowed: [penstock], [image_concurrency], [source NAME], "
-                  "[route NAME]%s",
+                  "[scope NAME], [route NAME]%s",
                   option_excerpt(excerpt, word), text_string(&tail));
     text_release(&tail);
 }
@@ -55,7 +55,7 @@ static struct option_section *open_section(struct options_loader *loader,
 {
     enum option_section_kind kind = section_kind(line->section);
     struct option_subject subject = {.place = place};
-    bool named = kind == OPTION_SECTION_source || kind == OPTION_SECTION_route;
+    bool named = option_section_is_named(kind);
     struct option_section *section;
     char excerpt[OPTION_EXCERPT_SIZE];
 
@@ -85,7 +85,8 @@ static struct option_section *open_section(struct options_loader *loader,
         return section;
     }
     if (loader->options->own->section_count >= OPTIONS_SECTIONS_MAX + 2) {
-        options_error(loader, subject, "too many sections; allowed: 1024 [source] and [route]");
+        options_error(loader, subject,
+                      "too many sections; allowed: 1024 [source], [scope] and [route]");
         return NULL;
     }
     return option_section_add(loader, kind, line->name, *place);

@@ -12,6 +12,7 @@ static const char *const section_heads[OPTION_SECTION_KINDS] = {
     [OPTION_SECTION_penstock] = "[penstock]",
     [OPTION_SECTION_image_concurrency] = "[image_concurrency]",
     [OPTION_SECTION_source] = "[source NAME]",
+    [OPTION_SECTION_scope] = "[scope NAME]",
     [OPTION_SECTION_route] = "[route NAME]",
 };
 
@@ -21,10 +22,13 @@ static const char *const section_helps[OPTION_SECTION_KINDS] = {
         "How many image calls may be in progress on this host, and what happens to the others.",
     [OPTION_SECTION_source] =
         "One section for each upstream endpoint with one account. Without any, the environment "
-        "variable PENSTOCK_UPSTREAM is the URL of a source called default.",
+        "variable PENSTOCK_UPSTREAM is the URL of a source called default. At most 64.",
+    [OPTION_SECTION_scope] =
+        "One section for each set of sources that can answer the same calls: what one fails, "
+        "another is asked.",
     [OPTION_SECTION_route] =
-        "One section for each path that has a source of its own. Without any, everything under "
-        "/v1/ goes to the first source.",
+        "One section for each path with a scope or source of its own. Without any, everything "
+        "under /v1/ goes to the first scope, or without a scope to the first source.",
 };
 
 /* ---- penstockd -T ---------------------------------------------------------------------------- */
@@ -181,7 +185,7 @@ void options_print_example(FILE *out)
                 out);
     for (size_t kind = 0; kind < OPTION_SECTION_KINDS; kind++) {
         /* A [source] without its URL would be an error, so the named sections are comments too. */
-        bool named = kind == OPTION_SECTION_source || kind == OPTION_SECTION_route;
+        bool named = option_section_is_named((enum option_section_kind)kind);
 
         (void)fputc('\n', out);
         print_wrapped(out, "# ", section_helps[kind], false);

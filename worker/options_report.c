@@ -2,6 +2,7 @@
  */
 #include "worker/options_table.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,6 +95,15 @@ const char *option_excerpt(char out[OPTION_EXCERPT_SIZE], const char *value)
     out[kept] = '\0';
     if (kept < length)
         memcpy(out + kept, "...", sizeof "...");
+    return out;
+}
+
+const char *option_duration(int64_t ms, char out[OPTION_DURATION_SIZE])
+{
+    bool whole = ms % 1000 == 0;
+
+    (void)snprintf(out, OPTION_DURATION_SIZE, "%" PRId64 " %s", whole ? ms / 1000 : ms,
+                   whole ? "s" : "ms");
     return out;
 }
 

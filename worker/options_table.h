@@ -17,19 +17,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OPTIONS_SECTIONS_MAX 1024U /* [source] and [route] sections together */
+#define OPTIONS_SECTIONS_MAX 1024U /* sections with a name, together */
 #define OPTIONS_DROP_INS_MAX 256U  /* files in conf.d */
 #define OPTION_NAME_MAX 63U        /* bytes of a section's NAME */
 #define OPTION_SECRET_MAX 8192U    /* bytes of a secret */
 #define OPTION_EXCERPT_SIZE 84U
+#define OPTION_DURATION_SIZE 32U
 
 enum option_section_kind {
     OPTION_SECTION_penstock,
     OPTION_SECTION_image_concurrency,
-    OPTION_SECTION_source,
+    OPTION_SECTION_source, /* from here on sections have names */
+    OPTION_SECTION_scope,
     OPTION_SECTION_route,
     OPTION_SECTION_KINDS,
 };
+static inline bool option_section_is_named(enum option_section_kind kind)
+{
+    return kind >= OPTION_SECTION_source;
+}
 
 enum option_type {
     OPTION_TYPE_BOOL,
@@ -108,6 +114,7 @@ struct options_loader {
     struct options *options;
     const struct options_surroundings *around;
     struct text *report;
+    struct option_section *implied_route; /* made because the files have none; NULL: they have */
     size_t error_count;
     bool out_of_memory;
 };
@@ -140,6 +147,9 @@ void option_place_text(const struct option_place *place, struct text *out);
 
 /* "value" fit for a message: cut, without strange bytes. Returns out. */
 const char *option_excerpt(char out[OPTION_EXCERPT_SIZE], const char *value);
+
+/* "30 s" or "1500 ms". Returns out. */
+const char *option_duration(int64_t ms, char out[OPTION_DURATION_SIZE]);
 
 /* The nearest of the candidates offered so far, at most two edits away. */
 struct option_suggestion {
@@ -191,5 +201,17 @@ const char *option_secret_read(struct options_loader *loader, struct option_subj
 
 /* options_check.c: what no single value can tell. */
 void options_check(struct options_loader *loader);
+
+/* options_scope.c: what names something else, and whether it fits together: members and fallbacks
+ * of scopes, where routes go. After options_check. */
+void options_link(struct options_loader *loader);
+
+/* options_hedge.c: can a second attempt ever begin, and where would it go (H16)? */
+void options_check_hedge(struct options_loader *loader, struct scope_options *scope);
+
+/* options_pair.c: take apart and check what the source writes as NAME=VALUE. */
+void options_read_pairs(struct options_loader *loader, struct source_options *source);
+/* NULL: the text can be a model's name. */
+const char *option_model_problem(const char *name);
 
 #endif

@@ -12,10 +12,13 @@ static const struct {
     const char *key;
     const char *allowed; /* NULL: as the type says */
     const char *at_zero; /* the way to what 0 was meant to do */
+    bool above_zero;     /* anything from min on, which is 0, but not 0 itself */
 } exceptions[] = {
-    {"image_stream_data_interval_timeout", "0, or 60 to 1800 seconds", NULL},
-    {"max_waiting_requests", NULL, "; to refuse at once set overflow_mode = reject"},
-    {"wait_timeout_seconds", NULL, "; to refuse at once set overflow_mode = reject"},
+    {"hedge_after_s", "more than 0, to 86400 seconds, or with a unit: ms, s, m, h, d",
+     "; to send no second attempt leave it empty", true},
+    {"image_stream_data_interval_timeout", "0, or 60 to 1800 seconds", NULL, false},
+    {"max_waiting_requests", NULL, "; to refuse at once set overflow_mode = reject", false},
+    {"wait_timeout_seconds", NULL, "; to refuse at once set overflow_mode = reject", false},
 };
 
 static const char *const type_words[] = {
@@ -96,6 +99,14 @@ void option_append_allowed(const struct option_row *row, struct text *out)
 
 enum number_verdict { NUMBER_GOOD, NUMBER_MALFORMED, NUMBER_OUT_OF_RANGE };
 
+static bool is_above_zero(const struct option_row *row)
+{
+    for (size_t i = 0; i < LENGTH(exceptions); i++)
+        if (exceptions[i].above_zero && strcmp(exceptions[i].key, row->key) == 0)
+            return true;
+    return false;
+}
+
 static enum number_verdict in_range(int64_t number, int64_t min, int64_t max)
 {
     return number >= min && number <= max ? NUMBER_GOOD : NUMBER_OUT_OF_RANGE;
@@ -149,6 +160,8 @@ static enum number_verdict read_seconds(const struct option_row *row, const char
     }
     if (!parse_duration_ms(text, 1000, ret))
         return NUMBER_MALFORMED;
+    if (*ret == 0 && is_above_zero(row))
+        return NUMBER_OUT_OF_RANGE;
     return in_range(*ret, row->min * 1000, row->max * 1000);
 }
 
