@@ -56,6 +56,7 @@ void json_scan_init(struct json_scan *scan, json_value_function *on_value, void 
     scan->own.root = NULL;
     scan->own.node = NULL;
     scan->own.expect = EXPECT_START;
+    scan->own.fed_bytes = 0;
     scan->own.literal_at = 0;
     scan->own.in_key = false;
 }
@@ -99,6 +100,7 @@ static void report(struct json_scan *scan, struct json_value *value)
     if (!scan->on_value || !is_wanted(scan))
         return;
     value->id = scan->own.node ? scan->own.node->id : 0;
+    value->at = scan->own.value_at;
     scan->on_value(scan->context, scan, value);
 }
 
@@ -436,6 +438,7 @@ static const char *begin_value(struct json_scan *scan, const char *at)
     char c = *at;
 
     scan->own.node = find_node(scan);
+    scan->own.value_at = scan->own.fed_bytes + (size_t)(at - scan->own.feed);
     if (c == '"') {
         begin_string(scan, false);
         return at + 1;
@@ -547,11 +550,13 @@ enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, s
 {
     const char *end = bytes + length;
 
+    scan->own.feed = bytes;
     for (const char *at = bytes; at < end;) {
         if (scan->state == JSON_SCAN_INVALID || scan->state == JSON_SCAN_TOO_DEEP)
             break;
         at = read_some(scan, at, end);
     }
+    scan->own.fed_bytes += length;
     return scan->state;
 }
 

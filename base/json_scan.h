@@ -74,6 +74,7 @@ struct json_value {
     const char *text; /* STRING (decoded) and NUMBER, NUL-terminated; "" otherwise */
     size_t text_length;
     bool text_cut;       /* the string was longer than what is kept */
+    uint64_t at;         /* its first byte (of a string: the quote) in the input; no END has it */
     uint64_t raw_length; /* STRING: bytes between the quotes as they stood in the input */
     uint64_t raw_hash;   /* STRING: their hash_bytes(); 0 where the node does not want it */
 };
@@ -103,6 +104,9 @@ struct json_scan {
     struct json_scan_private {
         const struct json_node *root, *node; /* node: of the value being read */
         const char *literal;
+        const char
+            *feed; /* where the bytes being read begin; they stand at fed_bytes of the input */
+        uint64_t fed_bytes, value_at;
         uint64_t raw_length;
         size_t text_length, text_max;
         unsigned unicode, high_surrogate;

@@ -24,7 +24,7 @@ int64_t body_reader_bytes(const struct body_reader *reader)
 static ssize_t read_original(const struct body_reader *reader, int64_t at, int64_t end, char *bytes,
                              size_t size)
 {
-    if ((int64_t)size > end - at)
+    if (size > (uint64_t)(end - at))
         size = (size_t)(end - at);
     return spool_read_at(reader->spool, at, bytes, size);
 }
@@ -37,14 +37,12 @@ ssize_t body_reader_read(void *context, char *bytes, size_t size)
     int64_t edit_end = edit->at + (int64_t)edit->text_bytes; /* in the edited body */
     ssize_t n;
 
-    if (size > SSIZE_MAX)
-        size = SSIZE_MAX;
     if (edit->bytes < 0) {
         n = read_original(reader, at, reader->spool->bytes, bytes, size);
     } else if (at < edit->at) {
         n = read_original(reader, at, edit->at, bytes, size);
     } else if (at < edit_end) {
-        if ((int64_t)size > edit_end - at)
+        if (size > (uint64_t)(edit_end - at))
             size = (size_t)(edit_end - at);
         memcpy(bytes, edit->text + (at - edit->at), size);
         n = (ssize_t)size;

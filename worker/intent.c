@@ -1,14 +1,13 @@
 /*
  * intent.c - which requests draw; see intent.h.
  *
- * The path's rule comes from endpoint.c; here a tree of json_nodes names the places in a body that
- * can mean an image. Everything else in a body is skipped. Passive mentions (namespaces and
- * additional_tools that a client merely declares) have no node, so they cannot count.
+ * The path's rule comes from endpoint.c, the places in a body that matter from intent_places.h.
  */
 #include "worker/intent.h"
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "worker/intent_places.h"
 
 #include <string.h>
 #include <strings.h>
@@ -64,91 +63,6 @@ static void take_model(struct intent_reader *reader, const char *text, size_t le
     if (reader->intent.endpoint != ENDPOINT_GEMINI)
         set_model(reader, model, length);
 }
-
-/* ---- the places in a body that can mean an image --------------------------------------------- */
-
-enum place {
-    PLACE_SILENT = 1,
-    PLACE_MODEL,
-    PLACE_STREAM,
-    PLACE_BACKGROUND,
-    PLACE_TOOL_TYPE,
-    PLACE_MODALITY,
-    PLACE_CHOICE,
-    PLACE_CHOICE_TOOL, /* tool_choice.tool: the choice again, one level down */
-    PLACE_CHOICE_TYPE,
-    PLACE_CHOICE_NAME,
-    PLACE_CHOICE_NAMESPACE,
-    PLACE_FUNCTION_NAME,
-    PLACE_ALLOWED,
-    PLACE_ALLOWED_TYPE,
-    PLACE_ALLOWED_NAME,
-};
-
-#define LEAF(place) (&(const struct json_node){.id = (place)})
-#define NODE(place, list)                                                                          \
-    {                                                                                              \
-        .id = (place), .edges = (list), .edge_count = LENGTH(list)                                 \
-    }
-
-static const struct json_edge tool_edges[] = {JSON_EDGE("type", LEAF(PLACE_TOOL_TYPE))};
-static const struct json_node tool_node = NODE(PLACE_SILENT, tool_edges);
-static const struct json_node tools_node = {.id = PLACE_SILENT, .element = &tool_node};
-
-static const struct json_node modalities_node = {.id = PLACE_MODALITY,
-                                                 .element = LEAF(PLACE_MODALITY)};
-static const struct json_edge generation_edges[] = {
-    JSON_EDGE("responseModalities", &modalities_node),
-    JSON_EDGE("response_modalities", &modalities_node),
-};
-static const struct json_node generation_node = NODE(PLACE_SILENT, generation_edges);
-
-static const struct json_edge function_edges[] = {
-    JSON_EDGE("name", LEAF(PLACE_FUNCTION_NAME)),
-    JSON_EDGE("namespace", LEAF(PLACE_CHOICE_NAMESPACE)),
-};
-static const struct json_node function_node = NODE(PLACE_SILENT, function_edges);
-
-static const struct json_edge allowed_function_edges[] = {
-    JSON_EDGE("name", LEAF(PLACE_ALLOWED_NAME)),
-};
-static const struct json_node allowed_function_node = NODE(PLACE_SILENT, allowed_function_edges);
-static const struct json_edge allowed_entry_edges[] = {
-    JSON_EDGE("type", LEAF(PLACE_ALLOWED_TYPE)),
-    JSON_EDGE("name", LEAF(PLACE_ALLOWED_NAME)),
-    JSON_EDGE("namespace", LEAF(PLACE_ALLOWED_NAME)),
-    JSON_EDGE("function", &allowed_function_node),
-};
-static const struct json_node allowed_entry_node = NODE(PLACE_SILENT, allowed_entry_edges);
-static const struct json_node allowed_list_node = {.id = PLACE_ALLOWED,
-                                                   .element = &allowed_entry_node};
-static const struct json_edge allowed_edges[] = {JSON_EDGE("tools", &allowed_list_node)};
-static const struct json_node allowed_node = NODE(PLACE_ALLOWED, allowed_edges);
-
-static const struct json_node choice_tool_node;
-static const struct json_edge choice_edges[] = {
-    JSON_EDGE("type", LEAF(PLACE_CHOICE_TYPE)),
-    JSON_EDGE("name", LEAF(PLACE_CHOICE_NAME)),
-    JSON_EDGE("namespace", LEAF(PLACE_CHOICE_NAMESPACE)),
-    JSON_EDGE("function", &function_node),
-    JSON_EDGE("tool", &choice_tool_node),
-    JSON_EDGE("tools", &allowed_list_node),
-    JSON_EDGE("allowed_tools", &allowed_node),
-};
-static const struct json_node choice_tool_node = NODE(PLACE_CHOICE_TOOL, choice_edges);
-static const struct json_node choice_node = NODE(PLACE_CHOICE, choice_edges);
-
-static const struct json_edge body_edges[] = {
-    JSON_EDGE("model", LEAF(PLACE_MODEL)),
-    JSON_EDGE("stream", LEAF(PLACE_STREAM)),
-    JSON_EDGE("background", LEAF(PLACE_BACKGROUND)),
-    JSON_EDGE("tools", &tools_node),
-    JSON_EDGE("tool_choice", &choice_node),
-    JSON_EDGE("modalities", &modalities_node),
-    JSON_EDGE("generationConfig", &generation_node),
-    JSON_EDGE("generation_config", &generation_node),
-};
-static const struct json_node body_node = NODE(PLACE_SILENT, body_edges);
 
 /* ---- tool_choice ----------------------------------------------------------------------------- */
 
@@ -259,10 +173,89 @@ static void take_choice(struct intent_choices *choices, const struct json_value 
     case PLACE_MODEL:
     case PLACE_STREAM:
     case PLACE_BACKGROUND:
+    case PLACE_TOOL:
     case PLACE_TOOL_TYPE:
     case PLACE_MODALITY:
+    case PLACE_INPUT_ITEM:
+    case PLACE_INPUT_TYPE:
+    case PLACE_INPUT_ID:
+    case PLACE_PIN_ITEM:
+    case PLACE_PIN_TOOL:
+    case PLACE_PIN_FILE:
+    case PLACE_PIN_CONVERSATION:
+    case PLACE_PIN_RESPONSE:
         UNREACHABLE();
     }
+}
+
+/* ---- model, tools, pins ---------------------------------------------------------------------- */
+
+/* The model's name stands at these bytes; of several the last counts. at < 0: what stands there is no
+ * name. */
+static void place_model(struct intent_reader *reader, int64_t at, int64_t bytes)
+{
+    struct intent *intent = &reader->intent;
+
+    intent->model_repeated = reader->model_seen;
+    reader->model_seen = true;
+    intent->model_at = at;
+    intent->model_bytes = bytes;
+}
+
+static void take_body_model(struct intent_reader *reader, const struct json_value *value)
+{
+    if (value->kind == JSON_OBJECT_END || value->kind == JSON_ARRAY_END)
+        return;
+    if (value->kind != JSON_STRING) {
+        place_model(reader, -1, -1);
+        return;
+    }
+    place_model(reader, (int64_t)value->at, (int64_t)value->raw_length + 2);
+    take_model(reader, value->text, value->text_length);
+}
+
+static void take_tool(struct intent_reader *reader, const struct json_value *value)
+{
+    struct intent_tool *tool = &reader->tool;
+
+    if (value->id == PLACE_TOOL_TYPE) {
+        bool own = is(value, "function") || is(value, "custom");
+
+        tool->of_client = tool->of_client || own;
+        tool->hosted = tool->hosted || !own;
+        reader->tool_listed = reader->tool_listed || is(value, IMAGE_TOOL);
+    } else if (value->kind == JSON_OBJECT) {
+        *tool = (struct intent_tool){.hosted = false};
+    } else if (value->kind != JSON_OBJECT_END || tool->hosted || !tool->of_client) {
+        reader->tool_hosted = true; /* also what has no type, and what is no object */
+    }
+}
+
+/* {"type": "item_reference", "id": ...} stands for an item of an earlier answer. */
+static void take_input(struct intent_reader *reader, const struct json_value *value)
+{
+    struct intent_input *input = &reader->input;
+
+    if (value->id == PLACE_INPUT_TYPE)
+        input->is_reference = is(value, "item_reference");
+    else if (value->id == PLACE_INPUT_ID && value->kind == JSON_STRING)
+        upstream_id_set(input->id, value->text, value->text_length);
+    else if (value->kind == JSON_OBJECT)
+        *input = (struct intent_input){.is_reference = false};
+    else if (value->kind == JSON_OBJECT_END && input->is_reference)
+        pin_take(&reader->pin, PIN_ITEM, input->id, strlen(input->id));
+}
+
+static void take_pin(struct intent_reader *reader, const struct json_value *value)
+{
+    static const enum pin_rank ranks[] = {
+        [PLACE_PIN_ITEM] = PIN_ITEM,         [PLACE_PIN_TOOL] = PIN_TOOL,
+        [PLACE_PIN_FILE] = PIN_FILE,         [PLACE_PIN_CONVERSATION] = PIN_CONVERSATION,
+        [PLACE_PIN_RESPONSE] = PIN_RESPONSE,
+    };
+
+    if (value->kind == JSON_STRING)
+        pin_take(&reader->pin, ranks[value->id], value->text, value->text_length);
 }
 
 static void take_value(void *context, const struct json_scan *scan, const struct json_value *value)
@@ -274,8 +267,7 @@ static void take_value(void *context, const struct json_scan *scan, const struct
     case PLACE_SILENT:
         break;
     case PLACE_MODEL:
-        if (value->kind == JSON_STRING)
-            take_model(reader, value->text, value->text_length);
+        take_body_model(reader, value);
         break;
     case PLACE_STREAM:
         /* Gemini's path says it. */
@@ -286,8 +278,9 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         if (value->kind == JSON_TRUE && reader->intent.endpoint == ENDPOINT_RESPONSES)
             reader->intent.background = true;
         break;
+    case PLACE_TOOL:
     case PLACE_TOOL_TYPE:
-        reader->tool_listed = reader->tool_listed || is(value, IMAGE_TOOL);
+        take_tool(reader, value);
         break;
     case PLACE_MODALITY:
         if (value->kind == JSON_STRING && strcasecmp(value->text, "image") == 0)
@@ -303,6 +296,18 @@ static void take_value(void *context, const struct json_scan *scan, const struct
     case PLACE_ALLOWED_TYPE:
     case PLACE_ALLOWED_NAME:
         take_choice(&reader->choices, value);
+        break;
+    case PLACE_INPUT_ITEM:
+    case PLACE_INPUT_TYPE:
+    case PLACE_INPUT_ID:
+        take_input(reader, value);
+        break;
+    case PLACE_PIN_ITEM:
+    case PLACE_PIN_TOOL:
+    case PLACE_PIN_FILE:
+    case PLACE_PIN_CONVERSATION:
+    case PLACE_PIN_RESPONSE:
+        take_pin(reader, value);
         break;
     }
 }
@@ -320,24 +325,31 @@ static void read_path(struct intent_reader *reader)
     intent->background =
         match.goes_on || (match.endpoint == ENDPOINT_DASHSCOPE && reader->request.dashscope_async);
     set_model(reader, match.model, match.model_length);
+    intent->model_in_path = match.model_length > 0;
     reader->rule = match.rule;
     reader->path_image_model = match.model_length > 0 &&
                                intent_is_image_model(reader->request.image_models, intent->model);
     reader->image_model = reader->path_image_model;
+    /* What creates something has no id in its path; elsewhere a prefix might look like one. */
+    if (match.endpoint == ENDPOINT_OTHER)
+        pin_take_path(&reader->pin, reader->request.path);
 }
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-static void take_field(void *context, const char *name, const char *value, size_t value_length,
-                       bool cut)
+static void take_field(void *context, const struct multipart_field *field)
 {
     struct intent_reader *reader = context;
+    const char *value = field->value;
 
-    (void)cut;
-    if (strcmp(name, "model") == 0)
-        take_model(reader, value, value_length);
-    else if (strcmp(name, "stream") == 0)
+    if (strcmp(field->name, "model") == 0) {
+        place_model(reader, (int64_t)field->value_at, (int64_t)field->value_bytes);
+        take_model(reader, value, field->value_length);
+    } else if (strcmp(field->name, "stream") == 0) {
         reader->intent.stream = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    } else if (strcmp(field->name, "file_id") == 0) {
+        pin_take(&reader->pin, PIN_FILE, value, field->value_length);
+    }
 }
 
 static bool is_encoded(const char *content_encoding)
@@ -365,11 +377,11 @@ static enum intent_body choose_body(struct intent_reader *reader)
 void intent_begin(struct intent_reader *reader, const struct intent_request *request)
 {
     reader->request = *request;
-    reader->intent.image = false;
-    reader->intent.problem = INTENT_FINE;
-    reader->intent.body_is_json = false;
-    reader->intent.body_text_bytes = 0;
+    reader->intent = (struct intent){.model_at = -1, .model_bytes = -1};
+    reader->model_seen = false;
+    reader->pin = (struct pin){.rank = PIN_NONE};
     reader->tool_listed = false;
+    reader->tool_hosted = false;
     reader->modality_image = false;
     reader->choices = (struct intent_choices){.seen = false};
     reader->fed_bytes = 0;
@@ -413,7 +425,8 @@ static bool is_wide_text(const unsigned char *head, uint64_t length)
     return known > 0 && memchr(head, 0, known);
 }
 
-static bool decide(const struct intent_reader *reader)
+/* image_model: the body's model draws. */
+static bool decide(const struct intent_reader *reader, bool image_model)
 {
     const struct intent_choices *choices = &reader->choices;
     bool json = reader->intent.body_is_json;
@@ -425,19 +438,51 @@ static bool decide(const struct intent_reader *reader)
     case ENDPOINT_RULE_PATH:
         return true;
     case ENDPOINT_RULE_RESPONSES:
-        return json && (reader->image_model || tool);
+        return json && (image_model || tool);
     case ENDPOINT_RULE_CHAT:
-        return reader->request.count_chat_images && json &&
-               (reader->image_model || reader->modality_image);
+        return reader->request.count_chat_images && json && (image_model || reader->modality_image);
     case ENDPOINT_RULE_GEMINI:
         return reader->request.count_chat_images &&
                (reader->path_image_model || (json && reader->modality_image));
     case ENDPOINT_RULE_PREDICT:
         return reader->path_image_model || strncasecmp(reader->intent.model, "imagen", 6) == 0;
     case ENDPOINT_RULE_MODEL:
-        return json && reader->image_model;
+        return json && image_model;
     }
     UNREACHABLE();
+}
+
+bool intent_image_with_model(const struct intent_reader *reader, const char *model)
+{
+    /* What the path says stays. */
+    if (reader->intent.model_in_path)
+        return decide(reader, reader->image_model);
+    return decide(reader, intent_is_image_model(reader->request.image_models, model));
+}
+
+/* H11, in one place. Nobody knows what a body holds that could not be read. */
+static bool may_hedge(const struct intent_reader *reader)
+{
+    const struct intent *intent = &reader->intent;
+    /* Also where the operator does not count them (count_chat_images). */
+    bool draws = intent->image || reader->image_model || reader->modality_image ||
+                 reader->tool_listed || reader->choices.image;
+
+    return (intent->endpoint == ENDPOINT_CHAT || intent->endpoint == ENDPOINT_RESPONSES) &&
+           intent->body_is_json && !draws && !intent->background && !intent->pinned &&
+           !intent->hosted_tools;
+}
+
+static void end_model(struct intent_reader *reader)
+{
+    bool whole = reader->intent.body_is_json ||
+                 (reader->body == INTENT_BODY_MULTIPART && reader->as.multipart.ended);
+
+    /* In what is not whole another one may yet stand, for whoever reads it more kindly. */
+    if (!whole)
+        reader->intent.model_at = -1;
+    if (reader->intent.model_at < 0)
+        reader->intent.model_bytes = -1;
 }
 
 void intent_end(struct intent_reader *reader)
@@ -458,7 +503,13 @@ void intent_end(struct intent_reader *reader)
         intent->problem = INTENT_ENCODED;
     else if (intent->bears_intent && state == JSON_SCAN_TOO_DEEP)
         intent->problem = INTENT_TOO_DEEP;
-    intent->image = decide(reader);
+    intent->image = decide(reader, reader->image_model);
     if (intent->image)
         intent->kind = CALL_IMAGE;
+    end_model(reader);
+    intent->pinned = reader->pin.rank != PIN_NONE;
+    memcpy(intent->pin_id, reader->pin.id, sizeof intent->pin_id);
+    intent->hosted_tools = reader->tool_hosted && (intent->endpoint == ENDPOINT_RESPONSES ||
+                                                   intent->endpoint == ENDPOINT_CHAT);
+    intent->hedgeable = may_hedge(reader);
 }

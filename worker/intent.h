@@ -12,7 +12,7 @@
 #include "base/json_scan.h"
 #include "worker/endpoint.h"
 #include "worker/multipart.h"
-#include "worker/upstream_id.h"
+#include "worker/pin.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,9 +55,9 @@ struct intent {
      * conversation, a file, a batch, a task, ...: no hedge, no failover. The strongest one: of the
      * path, then what is continued, then files, then the rest. */
     bool pinned;
-    char
-        pin_id[UPSTREAM_ID_SIZE]; /* as upstream_id_set() writes it, to ask owner_of(); "" = none */
-    bool hosted_tools; /* responses: tools[] has one of any type but function and custom */
+    /* As upstream_id_set() writes it, to ask owner_of(); "" = none. */
+    char pin_id[UPSTREAM_ID_SIZE];
+    bool hosted_tools; /* chat, responses: tools[] has one of any type but function, custom */
     bool hedgeable; /* H11: chat completions, and responses, whole JSON, that draw nothing, are not
                           pinned, run no hosted tools and do not go on in the background */
     uint64_t
@@ -102,6 +102,16 @@ struct intent_reader {
     bool tool_listed;      /* tools[] has image_generation */
     bool modality_image;   /* modalities / responseModalities contain image */
     struct intent_choices choices;
+    bool model_seen;
+    struct pin pin;
+    bool tool_hosted; /* some entry of tools[] is not the client's own */
+    struct intent_tool {
+        bool of_client, hosted;
+    } tool; /* the one being read */
+    struct intent_input {
+        bool is_reference;
+        char id[UPSTREAM_ID_SIZE];
+    } input; /* the item being read */
     uint64_t fed_bytes;
     unsigned char head[4]; /* first bytes: byte order marks */
     union {

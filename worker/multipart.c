@@ -121,6 +121,7 @@ bool multipart_begin(struct multipart *multipart, const char *content_type,
         own->state = IN_BODY;
         own->in_part = false;
         own->is_file = false;
+        own->fed_bytes = 0;
         own->matched = CRLF_LENGTH; /* the first delimiter may stand at the very beginning */
         own->virtual_crlf = true;
         multipart->invalid = false;
@@ -160,8 +161,13 @@ static void end_part(struct multipart *multipart)
     multipart->text_bytes += own->value_bytes;
     own->value[own->value_length] = '\0';
     if (own->name_length > 0 && !own->name_cut)
-        multipart->on_field(multipart->context, own->name, own->value, own->value_length,
-                            own->value_cut);
+        multipart->on_field(multipart->context,
+                            &(struct multipart_field){.name = own->name,
+                                                      .value = own->value,
+                                                      .value_length = own->value_length,
+                                                      .value_cut = own->value_cut,
+                                                      .value_at = own->value_at,
+                                                      .value_bytes = own->value_bytes});
 }
 
 /* Bytes that turned out to belong to what is between two delimiters. */
@@ -341,9 +347,11 @@ void multipart_feed(struct multipart *multipart, const char *bytes, size_t lengt
             break;
         case IN_HEAD:
             take_head(multipart, *at++);
+            own->value_at = own->fed_bytes + (size_t)(at - bytes);
             break;
         case IN_EPILOGUE:
             return;
         }
     }
+    own->fed_bytes += length;
 }

@@ -16,9 +16,14 @@
 #define MULTIPART_VALUE_MAX 255
 #define MULTIPART_BOUNDARY_MAX 200 /* RFC 2046 says 70; some senders use more */
 
-/* One text field: called when its part ends. cut: the value was longer than what is kept. */
-typedef void multipart_field_function(void *context, const char *name, const char *value,
-                                      size_t value_length, bool cut);
+/* One text field, told of when its part ends. */
+struct multipart_field {
+    const char *name, *value; /* good only during the call */
+    size_t value_length;
+    bool value_cut;                 /* the value was longer than what is kept */
+    uint64_t value_at, value_bytes; /* the whole value in the input */
+};
+typedef void multipart_field_function(void *context, const struct multipart_field *field);
 
 struct multipart {
     multipart_field_function *on_field;
@@ -38,7 +43,7 @@ struct multipart {
         size_t line_length, head_bytes;
         bool is_file, name_cut, value_cut;
         size_t name_length, value_length;
-        uint64_t value_bytes;
+        uint64_t fed_bytes, value_at, value_bytes;
         char delimiter[MULTIPART_BOUNDARY_MAX + 5]; /* CRLF "--" boundary */
         char line[1024];
         char name[MULTIPART_NAME_MAX + 1];

@@ -52,7 +52,6 @@ void spool_reset(struct spool *spool)
     drop_file(spool);
     drop_memory(spool);
     spool->bytes = 0;
-    spool->read_at = 0;
 }
 
 /* Take bytes of the budget; never more than there is, whoever else takes at the same time. */
@@ -164,31 +163,21 @@ enum spool_result spool_write(struct spool *spool, const char *bytes, size_t len
     return SPOOL_OK;
 }
 
-void spool_rewind(struct spool *spool)
+ssize_t spool_read_at(const struct spool *spool, int64_t at, char *bytes, size_t size)
 {
-    spool->read_at = 0;
-}
-
-ssize_t spool_read(void *context, char *bytes, size_t size)
-{
-    struct spool *spool = context;
-    int64_t left = spool->bytes - spool->read_at;
     ssize_t n;
 
-    if ((int64_t)size > left)
-        size = (size_t)left;
+    REQUIRE(at >= 0 && at <= spool->bytes);
+    if (size > (uint64_t)(spool->bytes - at))
+        size = (size_t)(spool->bytes - at);
     if (size == 0)
         return 0;
     if (spool->fd < 0) {
-        memcpy(bytes, spool->memory + spool->read_at, size);
-        n = (ssize_t)size;
-    } else {
-        do
-            n = pread(spool->fd, bytes, size, spool->read_at);
-        while (n < 0 && errno == EINTR);
-        if (n <= 0)
-            return -1; /* also: the file is shorter than what was written */
+        memcpy(bytes, spool->memory + at, size);
+        return (ssize_t)size;
     }
-    spool->read_at += n;
-    return n;
+    do
+        n = pread(spool->fd, bytes, size, at);
+    while (n < 0 && errno == EINTR);
+    return n > 0 ? n : -1; /* 0: the file is shorter than what was written */
 }

@@ -31,7 +31,6 @@ struct spool {
     int fd;         /* -1 = in memory */
     int64_t bytes;  /* written so far */
     int64_t booked; /* of limits->total_bytes */
-    int64_t read_at;
 };
 
 enum spool_result { SPOOL_OK, SPOOL_FULL /* budget or disk */, SPOOL_NO_MEMORY };
@@ -41,9 +40,8 @@ void spool_release(struct spool *spool);
 /* Empty it for the next request; keeps the memory. */
 void spool_reset(struct spool *spool);
 MUST_CHECK enum spool_result spool_write(struct spool *spool, const char *bytes, size_t length);
-/* Begin reading at the first byte (again). */
-void spool_rewind(struct spool *spool);
-/* Bytes read, 0 at the end, -1 on an I/O error. Fits http_body_function. */
-ssize_t spool_read(void *spool, char *bytes, size_t size);
+/* Read what stands at `at` (within 0 ... bytes), for any number of readers: bytes read, 0 at the end,
+ * -1 on an I/O error. */
+MUST_CHECK ssize_t spool_read_at(const struct spool *spool, int64_t at, char *bytes, size_t size);
 
 #endif

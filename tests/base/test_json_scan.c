@@ -18,6 +18,7 @@
 #include <string.h>
 
 struct trace {
+    const char *json; /* what is being read */
     char text[16384];
     size_t length;
 };
@@ -37,10 +38,30 @@ static void add(struct trace *trace, const char *text)
     trace->length += length;
 }
 
+/* A value begins where it says it does. */
+static void check_place(const char *json, const struct json_value *value)
+{
+    static const char *const first[] = {
+        [JSON_OBJECT] = "{", [JSON_ARRAY] = "[", [JSON_STRING] = "\"", [JSON_NUMBER] = NULL,
+        [JSON_TRUE] = "t",   [JSON_FALSE] = "f", [JSON_NULL] = "n",
+    };
+
+    if (value->kind == JSON_OBJECT_END || value->kind == JSON_ARRAY_END)
+        return;
+    if (value->kind == JSON_STRING)
+        assert_int_equal(json[value->at + value->raw_length + 1], '"');
+    if (value->kind == JSON_NUMBER)
+        assert_memory_equal(json + value->at, value->text, value->text_length);
+    else
+        assert_int_equal(json[value->at], *first[value->kind]);
+}
+
 static void note_value(void *context, const struct json_scan *scan, const struct json_value *value)
 {
     struct trace *trace = context;
     char line[2048];
+
+    check_place(trace->json, value);
 
     for (unsigned i = 0; i < scan->depth; i++) {
         const struct json_level *level = &scan->levels[i];
@@ -70,6 +91,7 @@ static void run(struct trace *trace, const char *json, size_t length, size_t fir
     static struct json_scan scan;
     char state[16];
 
+    trace->json = json;
     trace->length = 0;
     trace->text[0] = '\0';
     /* What was there before must not matter. */
@@ -89,6 +111,7 @@ static void run_bytes(struct trace *trace, const char *json, size_t length)
     static struct json_scan scan;
     char state[16];
 
+    trace->json = json;
     trace->length = 0;
     trace->text[0] = '\0';
     json_scan_init(&scan, note_value, trace);

@@ -25,6 +25,8 @@ static void note(void *context, const struct json_scan *scan, const struct json_
     hash_add(trace, &value->kind, sizeof value->kind);
     hash_add(trace, value->text, value->text_length + 1);
     hash_add(trace, &value->raw_length, sizeof value->raw_length);
+    if (value->kind != JSON_OBJECT_END && value->kind != JSON_ARRAY_END)
+        hash_add(trace, &value->at, sizeof value->at);
     hash_add(trace, &value->raw_hash, sizeof value->raw_hash);
     REQUIRE(!json_scan_at(scan, "a.b[].c") || scan->depth == 4);
 }

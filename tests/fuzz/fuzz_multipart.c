@@ -10,15 +10,21 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void note(void *context, const char *name, const char *value, size_t value_length, bool cut)
+static const char *body_read;
+
+static void note(void *context, const struct multipart_field *field)
 {
     struct hash *trace = context;
 
-    REQUIRE(strlen(name) <= MULTIPART_NAME_MAX && name[0]);
-    REQUIRE(value_length <= MULTIPART_VALUE_MAX && value[value_length] == '\0');
-    hash_add(trace, name, strlen(name) + 1);
-    hash_add(trace, value, value_length + 1);
-    hash_add(trace, &cut, sizeof cut);
+    REQUIRE(strlen(field->name) <= MULTIPART_NAME_MAX && field->name[0]);
+    REQUIRE(field->value_length <= MULTIPART_VALUE_MAX);
+    REQUIRE(field->value[field->value_length] == '\0');
+    REQUIRE(memcmp(body_read + field->value_at, field->value, field->value_length) == 0);
+    hash_add(trace, field->name, strlen(field->name) + 1);
+    hash_add(trace, field->value, field->value_length + 1);
+    hash_add(trace, &field->value_cut, sizeof field->value_cut);
+    hash_add(trace, &field->value_at, sizeof field->value_at);
+    hash_add(trace, &field->value_bytes, sizeof field->value_bytes);
 }
 
 static uint64_t read_all(const char *type, const char *body, size_t length, size_t piece)
@@ -26,6 +32,7 @@ static uint64_t read_all(const char *type, const char *body, size_t length, size
     static struct multipart multipart;
     struct hash trace;
 
+    body_read = body;
     hash_init(&trace);
     if (multipart_begin(&multipart, type, note, &trace))
         for (size_t at = 0; at < length; at += piece)

@@ -14,17 +14,23 @@
 #include <string.h>
 
 struct seen {
+    const char *body; /* NULL: fed in pieces */
     char text[4096];
     size_t length;
 };
 
-static void note(void *context, const char *name, const char *value, size_t value_length, bool cut)
+static void note(void *context, const struct multipart_field *field)
 {
     struct seen *seen = context;
 
-    assert_int_equal(strlen(value), value_length);
-    seen->length += (size_t)snprintf(seen->text + seen->length, sizeof seen->text - seen->length,
-                                     "%s=%s%s;", name, value, cut ? "..." : "");
+    assert_int_equal(strlen(field->value), field->value_length);
+    assert_true(field->value_cut ? field->value_bytes > field->value_length
+                                 : field->value_bytes == field->value_length);
+    if (seen->body)
+        assert_memory_equal(seen->body + field->value_at, field->value, field->value_length);
+    seen->length +=
+        (size_t)snprintf(seen->text + seen->length, sizeof seen->text - seen->length, "%s=%s%s;",
+                         field->name, field->value, field->value_cut ? "..." : "");
     assert_true(seen->length < sizeof seen->text);
 }
 
@@ -34,6 +40,7 @@ static const char *fields(const char *type, const char *body, size_t first, size
     static struct seen seen;
     size_t length = strlen(body);
 
+    seen.body = body;
     seen.length = 0;
     seen.text[0] = '\0';
     memset(&multipart, 0xA5, sizeof multipart);
