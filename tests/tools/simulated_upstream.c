@@ -75,6 +75,8 @@
  *   close=WHERE     FIN; reset=WHERE RST; stall=WHERE silence for ever. WHERE: read (the request was
  *                   read, no answer), head (the same after delay_ms), midhead, body (1 byte), N bytes
  *                   of body; accept, only in -d and not for stall
+ *   garble=N        after N bytes of the body bytes that are neither HTTP nor what was begun, then
+ *                   silence
  *   chunked         a JSON body in chunks (of 32 KiB)
  *   chunk=N         size of a chunk, also of a stream
  *   no_length       the body ends with the connection

@@ -67,6 +67,7 @@ static const struct key_row {
     ROW(KEY_CUT, reset),
     ROW(KEY_CUT, close),
     ROW(KEY_CUT, stall),
+    ROW(KEY_CUT, garble),
     ROW(KEY_DIALECT, dialect),
     ROW(KEY_FLAG, garbage),
     ROW(KEY_FLAG, no_length),

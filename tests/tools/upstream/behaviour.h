@@ -47,7 +47,7 @@ struct behaviour {
         should_retry;
     uint64_t limit_requests, remaining_requests, limit_tokens, remaining_tokens;
     double hang_share;
-    struct cut reset, close, stall;
+    struct cut reset, close, stall, garble;
     enum dialect dialect;
     bool garbage, no_length, chunked, gzip, endless_headers, redirect, echo, close_after, early,
         url, stamp, incomplete, odd_headers, no_continue, skip_sha, quota_counts, failed;

@@ -43,7 +43,7 @@ struct piece {
     uint64_t length;
 };
 
-enum cut_kind { CUT_BY_RESET, CUT_BY_CLOSE, CUT_BY_STALL };
+enum cut_kind { CUT_BY_RESET, CUT_BY_CLOSE, CUT_BY_STALL, CUT_BY_GARBAGE };
 
 /* An answer on its way out. */
 struct sending {

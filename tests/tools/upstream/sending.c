@@ -15,6 +15,7 @@
     ((size_t)4 << 20) /* at most about so much in one go, then it is others' turn   \
                                       */
 #define TURN_FRAMES 64
+#define GARBAGE_BYTES 16384U /* more than is left of any chunk that is cut */
 #define JSON_CHUNK ((uint64_t)32 << 10)
 
 static void add_piece(struct sending *sending, const char *bytes, uint64_t length)
@@ -214,6 +215,10 @@ void sim_sending_cut(struct connection *connection, enum cut_kind kind)
     case CUT_BY_CLOSE:
         sim_connection_close(connection, END_CUT);
         break;
+    case CUT_BY_GARBAGE:
+        (void)send(connection->fd, sim_filler_bytes(), GARBAGE_BYTES, MSG_NOSIGNAL);
+        connection->state = CONNECTION_STALLED;
+        break;
     case CUT_BY_STALL:
         connection->state = CONNECTION_STALLED;
         break;
@@ -256,7 +261,8 @@ static void choose_cut(struct sending *sending, const struct behaviour *behaviou
         enum cut_kind kind;
     } cuts[] = {{behaviour->reset, CUT_BY_RESET},
                 {behaviour->close, CUT_BY_CLOSE},
-                {behaviour->stall, CUT_BY_STALL}};
+                {behaviour->stall, CUT_BY_STALL},
+                {behaviour->garble, CUT_BY_GARBAGE}};
 
     sending->cut = (struct cut){CUT_NONE, 0};
     for (size_t i = 0; i < LENGTH(cuts); i++) {
