@@ -18,6 +18,7 @@
 #include "shared/leases.h"
 #include "shared/lock.h"
 #include "shared/slots.h"
+#include "shared/sources.h"
 #include "shared/wait_queue.h"
 
 #include <inttypes.h>
@@ -469,6 +470,7 @@ bool gate_bury(struct gate *gate, const struct roster_death *death, int64_t now_
         ret_burial->role = (enum process_role)row->role;
         ret_burial->slots = slots_bury_locked(core, death->index, death->incarnation);
         ret_burial->places = bury_places_locked(gate, death, WAIT_WORKER_DIED, now_ns);
+        sources_bury_locked(gate->segment->area, death->index, death->incarnation);
         (void)snprintf(detail, sizeof detail, "pid=%d role=%u slots=%u places=%u", ret_burial->pid,
                        row->role, ret_burial->slots, ret_burial->places);
         event_locked(instance, now_wall_ms, "burial", detail);
@@ -492,6 +494,7 @@ void gate_resign(struct gate *gate, int64_t now_ns)
             core->held[i].incarnation == own.incarnation)
             slots_give_locked(core, i);
     (void)bury_places_locked(gate, &own, WAIT_SHUTDOWN, now_ns);
+    sources_bury_locked(gate->segment->area, own.index, own.incarnation);
     roster_leave_locked(core, gate->self);
     ring_locked(gate, now_ns);
     lock_give(&core->lock);
@@ -517,10 +520,16 @@ void gate_journal_attempt(struct gate *gate, const struct attempt_record *record
     gate_unlock(gate);
 }
 
+void gate_journal_event_locked(struct gate *gate, int64_t now_wall_ms, const char *name,
+                               const char *detail)
+{
+    event_locked(own_instance(gate), now_wall_ms, name, detail);
+}
+
 void gate_journal_event(struct gate *gate, int64_t now_wall_ms, const char *name,
                         const char *detail)
 {
     gate_lock(gate);
-    event_locked(own_instance(gate), now_wall_ms, name, detail);
+    gate_journal_event_locked(gate, now_wall_ms, name, detail);
     gate_unlock(gate);
 }

@@ -109,12 +109,14 @@ struct gate_burial {
 bool gate_bury(struct gate *gate, const struct roster_death *death, int64_t now_ns,
                int64_t now_wall_ms, struct gate_burial *ret_burial);
 
-/* Journal entries of other kinds, under the lock. */
+/* Journal entries of other kinds; each takes the lock but the last. */
 /* last: the call's last attempt, booked with it in one taking of the lock; NULL = none. */
 void gate_journal_call(struct gate *gate, const struct call_record *record,
                        const struct attempt_record *last);
 void gate_journal_attempt(struct gate *gate, const struct attempt_record *record);
 void gate_journal_event(struct gate *gate, int64_t now_wall_ms, const char *name,
                         const char *detail);
+void gate_journal_event_locked(struct gate *gate, int64_t now_wall_ms, const char *name,
+                               const char *detail);
 
 #endif

@@ -33,8 +33,9 @@
 #define LEASES_MAX 2048U /* background work that outlives its call */
 #define PLACES_MAX 6144U /* calls at the gate: waiting (at most WAITING_MAX) and holding ones */
 #define WAITING_MAX 4096U
-#define INSTANCES_MAX 8U /* Penstock instances (each with its own ledger) that share one gate */
-#define SOURCES_MAX 64U  /* upstream sources of one instance */
+#define INSTANCES_MAX 8U  /* Penstock instances (each with its own ledger) that share one gate */
+#define SOURCES_MAX 64U   /* upstream sources of one configuration */
+#define SOURCE_ROWS 128U  /* and beside them those of the one before, whose workers still drain */
 #define OWNERS_MAX 65536U /* ids of responses, files, tasks whose source is remembered */
 
 #define NO_INDEX UINT32_MAX
@@ -284,28 +285,32 @@ enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_HALF_OPEN };
 
 /* One upstream source as all workers of the instance see it; kept by name over reloads. */
 struct source_row {
-    uint32_t used;
+    _Atomic uint32_t used; /* written last when the row is taken */
+    uint32_t taken;        /* times the row was: an owner's entry of an earlier source is void */
     /* 0 = closed, not drained, not out, not throttled, no failure in a row: a call may pass and a
-     * success be booked without the lock (atomic) */
+     * success be booked without the lock. Set before any of these changes, cleared after (atomic) */
     _Atomic uint32_t needs_lock;
-    uint32_t breaker; /* enum breaker_state */
+    _Atomic uint32_t breaker; /* enum breaker_state; written after what belongs to the state */
     uint32_t failures_in_a_row;
-    uint32_t drained;    /* by an operator: takes no new call */
-    uint32_t openings;   /* in a row without a success in between: the cool-down doubles with each */
+    uint32_t drained;  /* by an operator: takes no new call */
+    uint32_t openings; /* in a row without a success in between: the cool-down doubles with each */
+    uint32_t unused;
+    uint64_t generation; /* the newest configuration that has it */
     int64_t open_until_ns;
     int64_t out_until_ns; /* no money, bad credential, a day's quota: not before; 0 = in service */
     int64_t throttled_until_ns; /* the upstream asked to wait; 0 = it did not */
     /* The one probe of a half-open breaker: a lease of a process (owner + incarnation), void when
-     * that process is buried or probe_expires_ns has come. */
-    uint32_t probe_held, probe_owner;
+     * that process is buried or probe_expires_ns has come. probe_held is written last when it is
+     * given, first when it comes back. */
+    _Atomic uint32_t probe_held;
+    uint32_t probe_owner;
     uint64_t probe_incarnation, probe_seq; /* probe_seq: never used twice; tells an old permit */
     int64_t probe_expires_ns;
-    _Atomic uint32_t health_permille;  /* EWMA of success, 1000 = all well (atomic) */
-    _Atomic uint32_t latency_ms;       /* EWMA of transport time of successes (atomic) */
-    struct source_second {
-        _Atomic int64_t second;            /* CLOCK_MONOTONIC seconds it counts (atomic) */
-        _Atomic uint32_t calls, failures;  /* (atomic) */
-    } window[SOURCE_WINDOW_S];
+    _Atomic uint32_t health_permille; /* EWMA of success, 1000 = all well (atomic) */
+    _Atomic uint32_t latency_ms; /* EWMA of transport time of successes, 0 = none yet (atomic) */
+    /* The bucket of second s is [s % SOURCE_WINDOW_S]. Second, calls and failures are one word, so
+     * that one exchange renews a stale bucket and counts in it: see breaker.c (atomic) */
+    _Atomic uint64_t window[SOURCE_WINDOW_S];
     /* Exchanges in progress, by the roster row of their process: burial empties a dead one's
      * (atomic) */
     _Atomic uint32_t in_flight[ROSTER_MAX];
@@ -316,9 +321,10 @@ struct source_row {
 
 /* Who owns an upstream's id: fixed places, four to a hash, the oldest gives way (owners.h). */
 struct owner_row {
-    uint64_t id_hash;    /* 0 = free */
-    uint32_t source;     /* index into the instance's sources */
-    uint32_t at_s;       /* CLOCK_MONOTONIC seconds */
+    _Atomic uint64_t id_hash; /* 0 = free; written last */
+    uint16_t source;          /* index into the instance's sources ... */
+    uint16_t taken;           /* ... while its row's taken, cut to 16 bits, is this */
+    uint32_t at_s;            /* CLOCK_MONOTONIC seconds */
 };
 
 /* One Penstock instance: a state directory with one ledger, one master at a time. */
@@ -333,7 +339,7 @@ struct instance_row {
     char state_directory[256]; /* what makes it this instance and no other */
     int64_t mean_hold_ms;      /* moving average of how long slots are held; 0 = unknown */
     struct counters_area counters;
-    struct source_row sources[SOURCES_MAX];
+    struct source_row sources[SOURCE_ROWS];
     struct owner_row owners[OWNERS_MAX];
     struct journal_area journal;
 };

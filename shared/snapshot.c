@@ -129,6 +129,7 @@ static void copy_locked(struct snapshot *snapshot, struct core_area *core,
     snapshot->generation = instance->generation;
     snapshot->since_wall_ms = instance->since_wall_ms;
     memcpy(snapshot->state_directory, instance->state_directory, sizeof snapshot->state_directory);
+    snapshot->source_count = sources_view_locked(instance, now_ns, snapshot->sources);
     copy_processes_locked(snapshot, core);
     copy_holders_locked(snapshot, core, layout);
     copy_waiters_locked(snapshot, core, layout);

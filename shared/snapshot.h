@@ -12,6 +12,7 @@
 #include "shared/gate.h"
 #include "shared/layout.h"
 #include "shared/slots.h"
+#include "shared/sources.h"
 
 #include <stdbool.h>
 
@@ -50,6 +51,8 @@ struct snapshot {
         uint64_t waits_lost, calls_lost, attempts_lost, events_lost, written, failures;
     } journal;
     uint64_t counters[COUNTERS];
+    unsigned source_count; /* of the instance that looks */
+    struct source_view sources[SOURCE_ROWS];
     unsigned process_count;
     struct snapshot_process processes[ROSTER_MAX];
     unsigned place_count; /* holders first, in the order of their grants, then waiters in order */

@@ -18,30 +18,25 @@
 #define SHARED_SOURCES_H
 
 #include "base/check.h"
+#include "shared/breaker.h"
 #include "shared/gate.h"
 #include "shared/layout.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What the master does at load, under one lock: find or make a row for each of the configuration's
- * sources (name, quota_group; "" = a group of its own). Rows of names that are gone stay until room
- * is needed and nothing of them is in flight. ret_rows[i] = index of names[i]. False: no room
- * (configuration check allows at most SOURCES_MAX). Workers call it too, to learn the indexes. */
+/* What the master does at load, and each of its workers to learn the indexes: find or make a row for
+ * each of the configuration's sources (name, quota_group; "" = a group of its own). ret_rows[i] =
+ * index of names[i]. A newer generation ends "out": its configuration may bring another key. A row
+ * whose name is gone is given to another source when room is needed, nothing of it is in flight, and
+ * no process lives that could know it by its index. False: no room, which takes more than two
+ * generations without a name in common. */
 struct source_name {
     const char *name;
     const char *quota_group;
 };
 MUST_CHECK bool sources_register(struct gate *gate, const struct source_name *names, size_t count,
                                  uint32_t *ret_rows);
-
-/* When the breaker opens, and for how long; of the scope that the call runs in. */
-struct breaker_terms {
-    uint32_t failures;      /* in a row */
-    uint32_t share_percent; /* of failures ... */
-    uint32_t share_calls;   /* ... of at least so many calls in the window */
-    int64_t cooldown_ns, cooldown_max_ns;
-};
 
 struct source_candidate {
     uint32_t row;           /* from sources_register */
@@ -53,17 +48,21 @@ struct source_candidate {
 struct source_wish {
     const struct source_candidate *candidates; /* in order of preference */
     size_t count;
-    uint64_t excluded;   /* never these */
-    uint64_t tried;      /* these only when no other can be had, and not at all for a hedge */
-    bool weighted;       /* draw by weight and health; else the first that can be had, in order */
-    bool hedge;          /* beside a running attempt: never waits, never probes a throttled source */
-    uint32_t hedge_of;   /* index of the running one's candidate: its quota group is excluded too */
-    bool last_resort;    /* when every breaker is open, the one that closes first is tried */
-    uint64_t random;     /* for weighted */
-    int64_t now_ns;
-    int64_t probe_ns; /* how long a probe may be held: the attempt's time-out and a little more */
+    uint64_t excluded; /* never these */
+    uint64_t tried;    /* these only when no other can be had, and not at all for a hedge */
+    /* Draw by weight and health score (success, and to a lesser degree speed); else the first that
+     * can be had, in order. Either way one whose upstream asked to wait comes after the others. */
+    bool weighted;
+    bool hedge;        /* beside a running attempt: never waits, never probes a throttled source */
+    uint32_t hedge_of; /* index of the running one's candidate: its quota group is excluded too */
+    bool last_resort;  /* when every breaker is open, the one that closes first is tried */
+    uint64_t random;   /* for weighted */
+    int64_t now_ns, now_wall_ms;
+    int64_t
+        probe_ns; /* > 0; how long a probe may be held: the attempt's time-out and a little more */
 };
 
+/* After the first, in order of hope: the answer is the best of the candidates'. */
 enum source_verdict {
     SOURCE_ADMITTED,
     SOURCE_NONE,    /* every candidate is excluded (or, for a hedge, tried or of the same group) */
@@ -76,6 +75,7 @@ enum source_verdict {
 struct source_permit {
     uint32_t row; /* NO_INDEX = none */
     bool probe;
+    bool last_resort; /* went to a source whose breaker was open: its success closes it */
     uint64_t probe_seq;
 };
 
@@ -91,15 +91,16 @@ enum source_end {
     SOURCE_END_UNJUDGED, /* cancelled, superseded, the client's fault: feeds nothing */
     SOURCE_END_SUCCESS,
     SOURCE_END_FAILURE,
-    SOURCE_END_THROTTLED, /* out_ns: how long the upstream asks to wait (0 = not said) */
+    SOURCE_END_THROTTLED, /* out_ns: how long the upstream asks to wait (0 = not said); holds for all
+                             sources of the quota group */
     SOURCE_END_OUT,       /* money, credential, quota of the day: out for out_ns */
 };
 struct source_outcome {
     enum source_end end;
     struct breaker_terms terms;
-    int64_t transport_ns; /* SUCCESS: for the latency average */
+    int64_t transport_ns; /* SUCCESS: for the latency average; 0 = not known */
     int64_t out_ns;
-    const char *reason; /* FAILURE, OUT: the judgement's word, for people; "" = none */
+    const char *reason; /* FAILURE, OUT: the judgement's word, for people; "" or NULL = none */
     int64_t now_ns, now_wall_ms;
 };
 /* Give the permit back and feed breaker and health. A change of state is written into the journal
@@ -113,18 +114,21 @@ void source_release(struct gate *gate, struct source_permit *permit,
 MUST_CHECK bool source_drain(struct gate *gate, const char *name, bool drained,
                              int64_t now_wall_ms);
 
-/* Part of burial (gate_bury calls it): the dead process's exchanges and probes. */
+/* Part of burial and of a clean end (gate.c calls it): the process's exchanges and probes. */
 void sources_bury_locked(struct segment_area *area, uint32_t roster_index, uint64_t incarnation);
 
-/* For the status page; a copy taken under the lock by snapshot_take. */
+/* For the status page (snapshot_take). */
 struct source_view {
     char name[NAME_SIZE], quota_group[NAME_SIZE], out_reason[48];
     enum breaker_state breaker;
     bool drained, probing;
+    bool leaving; /* not in the newest configuration: its last exchanges run */
     uint32_t in_flight, failures_in_a_row, health_permille, latency_ms;
     uint32_t window_calls, window_failures;
     int64_t open_for_ns, out_for_ns, throttled_for_ns; /* from now on; 0 = not */
 };
-void source_view_locked(const struct source_row *row, int64_t now_ns, struct source_view *ret);
+/* Sources of the newest configuration, and others that are still in use. Returns their number. */
+unsigned sources_view_locked(const struct instance_row *instance, int64_t now_ns,
+                             struct source_view views[SOURCE_ROWS]);
 
 #endif
