@@ -13,6 +13,16 @@
  *   the end: PLAN_FALLBACK (throttled, and a fallback is left), PLAN_ANSWER (the upstream's own error is
  *   passed on), PLAN_FAIL (a fault of ours)
  *
+ * A failed attempt costs as follows (plan_verdict.c says it for pairs):
+ *   throttle                    free of budget and stall account; at most PLAN_THROTTLE_RETRIES_MAX
+ *   quota of the day, money,    free; this candidate (its whole account, but for a credential) is out
+ *   credential                  for the call
+ *   transient, unsent, unknown  one unit of the retry budget
+ *   request, ours               the end
+ * The next round starts at once at a candidate not yet tried; only going back to a tried one waits:
+ * full jitter, never less than what the upstream asked for. A wait that cannot be waited out within
+ * the bounds is not begun; the call ends there and then.
+ *
  * Times are CLOCK_MONOTONIC nanoseconds.
  */
 #ifndef WORKER_PLAN_H
@@ -24,9 +34,12 @@
 #include <stdint.h>
 
 #define PLAN_LANES 2U
-#define PLAN_THROTTLE_RETRIES_MAX 5U        /* H3 */
-#define PLAN_THROTTLE_WAIT_MAX_MS 60000     /* of a call, all its throttle waits together (H3) */
-#define PLAN_ADMISSION_WAIT_MAX_MS 30000    /* for a source below its max_in_flight (H1) */
+#define PLAN_CANDIDATES_MAX 64U
+#define PLAN_THROTTLE_RETRIES_MAX 5U    /* H3 */
+#define PLAN_THROTTLE_WAIT_MAX_MS 60000 /* of a call, all its throttle waits together (H3) */
+#define PLAN_RETRY_AFTER_MAX_MS 60000   /* who asks for more is not asked again by this call (H3) */
+#define PLAN_ADMISSION_WAIT_MAX_MS 30000 /* for a source below its max_in_flight (H1) */
+#define PLAN_ADMISSION_TICK_MS 100       /* how often it is asked again meanwhile */
 
 /* What the scope and the call allow; constant for one pass over a scope. */
 struct plan_terms {
@@ -34,23 +47,27 @@ struct plan_terms {
     bool throttle_retries;      /* false: a direct route, nothing is tried twice */
     bool retry_unknown_outcome; /* paid calls of unknown outcome too (N5); never for images */
     bool is_image;
-    bool may_hedge;         /* kind and pinning allow it, the scope has a second candidate */
-    unsigned candidates;    /* at most 64 */
+    bool may_hedge;      /* kind and pinning allow it, the scope has a second candidate */
+    unsigned candidates; /* 1..PLAN_CANDIDATES_MAX */
+    /* accounts[i]: the candidates of i's account (quota group), i among them, as a mask; NULL = each
+     * its own. Not owned, read during the whole life of the plan. */
+    const uint64_t *accounts;
     int64_t hedge_after_ns; /* CLOCK_NEVER = off */
     int64_t stall_budget_ns;
     int64_t backoff_base_ns, backoff_max_ns;
-    int64_t retry_hold_ns;  /* image calls hold their slot: all waits together; CLOCK_NEVER = no bound */
-    int64_t deadline_ns;    /* absolute; CLOCK_NEVER = none */
-    unsigned fallbacks;     /* entries left in the fallback list */
+    int64_t
+        retry_hold_ns; /* image calls hold their slot: all waits together; CLOCK_NEVER = no bound */
+    int64_t deadline_ns; /* absolute; CLOCK_NEVER = none */
+    unsigned fallbacks;  /* entries left in the fallback list */
 };
 
 enum plan_what {
-    PLAN_START,    /* admit and start an attempt in `lane`; then plan_started or plan_not_admitted */
-    PLAN_WAIT,     /* nothing to do before until_ns, unless something happens */
-    PLAN_CANCEL,   /* end the lane's attempt: lost (why = PLAN_LOST), or the deadline fell */
-    PLAN_COMMIT,   /* the lane has won: its answer goes to the client */
-    PLAN_ANSWER,   /* the lane failed; its answer, an error of the upstream, goes to the client */
-    PLAN_FAIL,     /* a fault of ours: see fail */
+    PLAN_START,  /* admit and start an attempt in `lane`; then plan_started or plan_not_admitted */
+    PLAN_WAIT,   /* nothing to do before until_ns, unless something happens */
+    PLAN_CANCEL, /* end the lane's attempt: lost (why = PLAN_LOST), or the deadline fell */
+    PLAN_COMMIT, /* the lane has won: its answer goes to the client */
+    PLAN_ANSWER, /* the lane failed; its answer, an error of the upstream, goes to the client */
+    PLAN_FAIL,   /* a fault of ours: see fail */
     PLAN_FALLBACK, /* go on with the next entry of the fallback list, with a new plan */
 };
 enum plan_why { PLAN_LOST, PLAN_DEADLINE };
@@ -64,23 +81,34 @@ enum plan_fail {
 struct plan_step {
     enum plan_what what;
     unsigned lane;
-    bool hedge;       /* START */
+    bool hedge;               /* START */
     uint64_t excluded, tried; /* START: masks over the candidates */
-    int64_t until_ns; /* WAIT */
+    int64_t until_ns;         /* WAIT */
     enum plan_why why;
     enum plan_fail fail;
     int64_t retry_after_ms; /* FAIL, ANSWER: an honest wait to tell; -1 = none */
-    int should_retry;       /* ANSWER of a real failure: 0; of throttling: 1; else -1 */
+    /* ANSWER, FAIL_TRANSPORT: x-should-retry for the caller; 0 when all was tried, or trying again
+     * is no use, 1 = throttled, -1 = not said (a fault of the request; a direct route). */
+    int should_retry;
 };
 
-enum plan_refusal { PLAN_REFUSED_NONE, PLAN_REFUSED_OUT, PLAN_REFUSED_OPEN, PLAN_REFUSED_BUSY };
+enum plan_refusal {
+    PLAN_REFUSED_NONE,  /* all are excluded */
+    PLAN_REFUSED_OUT,   /* drained, no money, bad key */
+    PLAN_REFUSED_QUOTA, /* out for a quota of the day: counts as throttled, a fallback may serve */
+    PLAN_REFUSED_OPEN,
+    PLAN_REFUSED_BUSY,
+};
 
 struct plan {
     struct plan_terms terms;
     /* For the ledger and the headers; the caller may read them. */
     unsigned rounds, retries; /* retries: rounds beyond the first */
+    unsigned hedges;          /* really sent (H17) */
     unsigned hedges_skipped;  /* wanted, not admitted (H13) */
-    int64_t stall_ns;         /* the stall account (H15) */
+    bool hedge_won;
+    unsigned budget_used;
+    int64_t stall_ns; /* the stall account (H15): time of rounds that ended without result */
     /* What follows is the plan's own. */
     struct plan_lane {
         enum { LANE_IDLE, LANE_RUNNING, LANE_WON, LANE_LOST, LANE_FAILED } state;
@@ -90,26 +118,39 @@ struct plan {
         struct judgement judgement;
     } lanes[PLAN_LANES];
     uint64_t excluded, tried;
-    unsigned budget_used, throttle_retries;
-    int64_t throttle_wait_ns, hold_wait_ns, admission_wait_since_ns;
-    int64_t wait_until_ns; /* backoff; 0 = none */
-    int64_t last_retry_after_ms;
+    uint64_t asked;      /* of the last START in lane 0 */
+    bool untried_only;   /* the next START goes to those not yet tried, without a wait */
+    uint64_t last_round; /* candidates of the last round */
+    int64_t ready_ns[PLAN_CANDIDATES_MAX]; /* not before, says its upstream; 0 = it did not say */
+    unsigned throttle_retries, backoffs;
+    bool
+        free_round; /* the last verdict was none of real failures: its waits count as throttle waits */
+    unsigned told_lane; /* of the last failed round: who is told of, should it be the last */
+    int64_t throttle_wait_ns, hold_wait_ns;
+    int64_t admission_wait_since_ns; /* CLOCK_NEVER = does not wait */
+    int64_t wait_until_ns;    /* backoff, or the next tick of waiting for admission; 0 = none */
+    int64_t refused_until_ns; /* what the last refusal called the earliest */
+    enum plan_refusal refusal;
     bool hedge_done; /* of this round: sent, or skipped for good */
     bool round_judged;
+    bool deadline_fell;
     struct plan_step end; /* once decided, it stays */
     bool ended;
     uint64_t random; /* state of the jitter's generator */
 };
 
 void plan_begin(struct plan *plan, const struct plan_terms *terms, uint64_t seed);
-/* What now? Ask again after every plan_* call and whenever until_ns has come. CANCEL is to be
- * answered with plan_cancelled. */
+/* What now? Ask again after every plan_* call and whenever until_ns has come; asked twice without
+ * news, it says the same twice. START is to be answered with plan_started or plan_not_admitted,
+ * CANCEL with plan_cancelled or plan_taken_back. The last four kinds of step are final.
+ *
+ * A failed lane's answer may still be wanted (ANSWER) until the next plan_started of lane 0. */
 struct plan_step plan_next(struct plan *plan, int64_t now_ns);
 
 /* The attempt's transport begins now, at this candidate. */
 void plan_started(struct plan *plan, unsigned lane, unsigned candidate, int64_t now_ns);
 /* No candidate could be had; earliest_ns: when asking again may help, CLOCK_NEVER = not by waiting.
- * A hedge is dropped without a word. */
+ * Only BUSY is waited out. A hedge is dropped without a word, whatever the reason. */
 void plan_not_admitted(struct plan *plan, unsigned lane, enum plan_refusal refusal,
                        int64_t earliest_ns, int64_t now_ns);
 /* First content of a stream, or a whole valid answer where one is held back; where nothing is held
@@ -118,7 +159,10 @@ void plan_content(struct plan *plan, unsigned lane, int64_t now_ns);
 void plan_failed(struct plan *plan, unsigned lane, const struct judgement *judgement,
                  bool has_answer, int64_t now_ns);
 void plan_cancelled(struct plan *plan, unsigned lane, int64_t now_ns);
-/* Could anything be done if the running attempt failed now? When not, its head may pass at once. */
+/* Instead of plan_cancelled for a hedge of which no byte had gone out: as if never sent (D9). */
+void plan_taken_back(struct plan *plan, unsigned lane, int64_t now_ns);
+/* Could nothing more be tried if the running attempt failed now? Then its head may pass at once,
+ * whatever it says (but for one that speaks of our own key). */
 bool plan_is_last_hope(const struct plan *plan);
 
 #endif
