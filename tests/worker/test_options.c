@@ -10,6 +10,13 @@
 
 #include <unistd.h>
 
+/* The one source of a route that names a source. */
+static const struct source_options *source_of(const struct route_options *route)
+{
+    assert_int_equal(route->to->member_count, 1);
+    return route->to->members[0].source;
+}
+
 /* "Default off changes nothing": no file, no variables. */
 static void test_without_any_file_defaults_count(void **state)
 {
@@ -84,8 +91,8 @@ static void test_routes_stand_longest_first_and_know_their_source(void **state)
     assert_string_equal(options->routes[0].name, "edits");
     assert_string_equal(options->routes[1].name, "images");
     assert_string_equal(options->routes[2].path, "/v1/");
-    assert_ptr_equal(options->routes[1].to, &options->sources[1]);
-    assert_ptr_equal(options->routes[2].to, &options->sources[0]);
+    assert_ptr_equal(source_of(&options->routes[1]), &options->sources[1]);
+    assert_ptr_equal(source_of(&options->routes[2]), &options->sources[0]);
     assert_int_equal(options->routes[1].kind, ROUTE_KIND_IMAGE);
     unload(&loading);
 }
@@ -98,8 +105,39 @@ static void test_without_a_route_everything_goes_to_the_first_source(void **stat
     (void)state;
     assert_int_equal(loading.options->route_count, 1);
     assert_string_equal(loading.options->routes[0].path, "/v1/");
-    assert_string_equal(loading.options->routes[0].to->name, "z");
+    assert_string_equal(source_of(&loading.options->routes[0])->name, "z");
+    assert_true(loading.options->routes[0].to->direct);
     unload(&loading);
+}
+
+static void test_without_a_route_everything_goes_to_the_first_scope(void **state)
+{
+    static const char *const elsewhere[] = {"PENSTOCK__ROUTE__DEFAULT__SOURCE=a", NULL};
+    static const char *const second[] = {"PENSTOCK__ROUTE__DEFAULT__SCOPE=t", NULL};
+    static const char *const empty[] = {"PENSTOCK__ROUTE__DEFAULT__SCOPE=", NULL};
+    static const struct {
+        const char *const *environment;
+        const char *to;
+        bool direct;
+    } cases[] = {
+        {NULL, "s", false},
+        {elsewhere, "default", true},
+        {second, "t", false},
+        {empty, "s", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct loading loading = load_with(
+            WITH_SOURCE "[scope s]\nsources = a\n[scope t]\nsources = a\n", cases[i].environment);
+
+        assert_string_equal(report_of(&loading), "");
+        assert_int_equal(loading.options->route_count, 1);
+        assert_string_equal(loading.options->routes[0].path, "/v1/");
+        assert_string_equal(loading.options->routes[0].to->name, cases[i].to);
+        assert_int_equal(loading.options->routes[0].to->direct, cases[i].direct);
+        unload(&loading);
+    }
 }
 
 static void test_threads_needed(void **state)
@@ -209,9 +247,11 @@ static void test_every_allocation_may_fail(void **state)
     static const char *const environment[] = {"PENSTOCK__SOURCE__A__TIMEOUT_S=5", "K=key",
                                               "PENSTOCK__SOURCE__A__API_KEY=@env:K", NULL};
     static const char conf[] = WITH_SOURCE "[penstock]\nworkers = 2\n"
+                                           "[scope s]\nsources = a, b\nfallback = sonnet, s\n"
                                            "[route r]\nsource = a\npath = /v1/\n"
+                                           "[route q]\nsource = ab\npath = /q/\n"
                                            "[image_concurrency]\nimage_models = a, b\n"
-                                           "listen = 1\n"; /* with one error, for its words */
+                                           "listen = 1\n"; /* with some errors, for their words */
     bool ran_out = true;
     long limit = 0;
 
@@ -242,12 +282,17 @@ static void test_good_configuration_without_memory_is_refused(void **state)
         struct loading loading;
 
         allocations_left = limit;
-        loading = load(WITH_SOURCE);
+        loading = load(WITH_SOURCE "model_aliases = m=n\nadd_headers = x=y\n"
+                                   "[scope s]\nsources = a\nfallback = m\n"
+                                   "[route all]\nsource = a\n"
+                                   "[route some]\nscope = s\npath = /x\n");
         ran_out = allocations_left == 0;
         allocations_left = -1;
         if (loading.options) {
             assert_string_equal(loading.options->sources[0].base_url, "https://a.example");
-            assert_string_equal(loading.options->routes[0].to->name, "a");
+            assert_string_equal(source_of(&loading.options->routes[0])->name, "a");
+            assert_string_equal(loading.options->routes[1].to->name, "s");
+            assert_int_equal(loading.options->routes[1].to->fallback_count, 1);
         } else {
             assert_true(ran_out);
         }
@@ -263,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_gate_is_active_only_with_enabled_and_a_limit),
         cmocka_unit_test(test_routes_stand_longest_first_and_know_their_source),
         cmocka_unit_test(test_without_a_route_everything_goes_to_the_first_source),
+        cmocka_unit_test(test_without_a_route_everything_goes_to_the_first_scope),
         cmocka_unit_test(test_threads_needed),
         cmocka_unit_test(test_auto_workers_are_at_least_two),
         cmocka_unit_test(test_every_allocation_may_fail),

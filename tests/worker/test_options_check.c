@@ -221,7 +221,8 @@ static void test_routes(void **state)
 {
     static const struct load_case cases[] = {
         {WITH_SOURCE "[route r]\nsource = a", "", false},
-        {WITH_SOURCE "[route r]", "t.conf:3: route r.source: is missing; allowed: a\n", true},
+        {WITH_SOURCE "[route r]",
+         "t.conf:3: route r.source: is missing, and so is scope; write source = a\n", true},
         {"[source openai]\nbase_url = https://h\n[route r]\nsource = opnai",
          "t.conf:4: route r.source: there is no [source opnai]; allowed: openai; did you mean "
          "\"openai\"?\n",

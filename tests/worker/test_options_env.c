@@ -56,11 +56,12 @@ static void test_every_option_has_a_variable(void **state)
             *at = (char)toupper((unsigned char)*at);
         if (strcmp(row->key, "base_url") == 0)
             strcat(variable, "=https://c.example");
-        else if (strcmp(row->key, "source") == 0)
+        else if (strcmp(row->key, "source") == 0 || strcmp(row->key, "sources") == 0)
             strcat(variable, "=a");
         else
             (void)snprintf(variable + strlen(variable), 150, "=%s", row->fallback);
-        loading = load_with(WITH_SOURCE "[route a]\nsource = a\n", environment);
+        loading =
+            load_with(WITH_SOURCE "[scope a]\nsources = a\n[route a]\nsource = a\n", environment);
         assert_string_equal(report_of(&loading), "");
         assert_non_null(loading.options);
         dump = dump_of(loading.options);
@@ -85,7 +86,7 @@ static void check_report(const char *variable, const char *report)
 
 #define NO_SUCH                                                                                    \
     ": no such option; allowed: PENSTOCK__SECTION__KEY, or PENSTOCK__SECTION__NAME__KEY for a "    \
-    "[source] or [route] of the configuration"
+    "[source], [scope] or [route] of the configuration"
 
 static void test_wrong_variables_are_errors(void **state)
 {
@@ -171,7 +172,8 @@ static void test_PENSTOCK_UPSTREAM_is_a_source(void **state)
     assert_int_equal(loading.options->sources[0].timeout_ms, 7000);
     assert_int_equal(loading.options->route_count, 1);
     assert_string_equal(loading.options->routes[0].path, "/v1/");
-    assert_ptr_equal(loading.options->routes[0].to, &loading.options->sources[0]);
+    assert_ptr_equal(loading.options->routes[0].to->members[0].source,
+                     &loading.options->sources[0]);
     unload(&loading);
 }
 

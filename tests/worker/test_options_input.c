@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ALLOWED "; allowed: [penstock], [image_concurrency], [source NAME], [route NAME]"
+#define ALLOWED                                                                                    \
+    "; allowed: [penstock], [image_concurrency], [source NAME], [scope NAME], [route NAME]"
 #define NAME "allowed: 1 to 63 letters, digits, - and _, with a letter or digit at both ends\n"
 
 static void test_sections_that_are_wrong(void **state)
@@ -22,7 +23,8 @@ static void test_sections_that_are_wrong(void **state)
          "t.conf:3: unknown section [pensotck]" ALLOWED "; did you mean \"penstock\"?\n", true},
         {WITH_SOURCE "[PENSTOCK]\n",
          "t.conf:3: unknown section [PENSTOCK]" ALLOWED "; did you mean \"penstock\"?\n", true},
-        {WITH_SOURCE "[scope chat]\n", "t.conf:3: unknown section [scope]" ALLOWED "\n", true},
+        {WITH_SOURCE "[scop chat]\n",
+         "t.conf:3: unknown section [scop]" ALLOWED "; did you mean \"scope\"?\n", true},
         {WITH_SOURCE "[penstock x]\n", "t.conf:3: the section takes no name; allowed: [penstock]\n",
          true},
         {WITH_SOURCE "[source]\n", "t.conf:3: [source NAME] needs a name, not \"\"; " NAME, true},
@@ -93,11 +95,11 @@ static void test_sections_are_bounded(void **state)
     text_init(&conf, OPTIONS_SECTIONS_MAX * 64);
     text_append_string(&conf, WITH_SOURCE);
     for (unsigned i = 0; i < OPTIONS_SECTIONS_MAX; i++)
-        text_printf(&conf, "[source s%u]\nbase_url = https://h\n", i);
+        text_printf(&conf, "[route r%u]\nsource = a\npath = /%u\n", i, i);
     loading = load(text_string(&conf));
     assert_string_equal(report_of(&loading),
-                        "t.conf:2049: too many sections; allowed: 1024 [source] "
-                        "and [route]\n");
+                        "t.conf:3072: too many sections; allowed: 1024 [source], [scope] and "
+                        "[route]\n");
     unload(&loading);
     text_release(&conf);
 }

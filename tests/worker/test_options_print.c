@@ -88,15 +88,19 @@ static void test_example_uncommented_loads(void **state)
 {
     char *example = printed(options_print_example);
     struct loading loading;
+    size_t lines = 0;
 
     (void)state;
     for (char *at = example; (at = strstr(at, "\n;")) != NULL;)
         at[1] = ' ';
     loading = load(example);
-    /* base_url and source have no default; everything else is said to be fine. */
+    /* What has no default; everything else is said to be fine. */
     assert_non_null(strstr(report_of(&loading), "source NAME.base_url: is missing"));
     assert_non_null(strstr(report_of(&loading), "route NAME.source: is missing"));
-    assert_null(strstr(strchr(strchr(report_of(&loading), '\n') + 1, '\n') + 1, "\n"));
+    assert_non_null(strstr(report_of(&loading), "scope NAME.sources: is missing"));
+    for (const char *at = report_of(&loading); *at; at++)
+        lines += *at == '\n';
+    assert_int_equal(lines, 3);
     unload(&loading);
     free(example);
 }
@@ -126,7 +130,8 @@ static void test_manual_has_every_option_and_is_plain_mdoc(void **state)
 
 static void test_dump_has_every_option_with_its_origin(void **state)
 {
-    struct loading loading = load(WITH_SOURCE "[penstock]\nworkers = 3\nlog_level = \"debug\"\n");
+    struct loading loading = load(WITH_SOURCE "[penstock]\nworkers = 3\nlog_level = \"debug\"\n"
+                                              "[scope s]\nsources = a\nhedge_after_s = 1500ms\n");
     char *dump = dump_of(loading.options);
 
     (void)state;
@@ -134,7 +139,10 @@ static void test_dump_has_every_option_with_its_origin(void **state)
     assert_non_null(strstr(dump, "[t.conf:4]\npenstock.threads = auto (64) "));
     assert_non_null(strstr(dump, "penstock.log_level = debug"));
     assert_non_null(strstr(dump, "source a.base_url = https://a.example"));
-    assert_non_null(strstr(dump, "route default.source = a "));
+    assert_non_null(strstr(dump, "scope s.sources = a "));
+    assert_non_null(strstr(dump, "scope s.hedge_after_s = 1500ms "));
+    assert_non_null(strstr(dump, "scope s.retry_budget = 2   "));
+    assert_non_null(strstr(dump, "route default.scope = s "));
     assert_non_null(strstr(dump,
                            "image_concurrency.image_first_byte_timeout_seconds = 900 (idle: the "
                            "gate is off)  [default]\n"));
