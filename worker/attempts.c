@@ -1,59 +1,221 @@
 /*
- * attempts.c - step 6: the exchange with the upstream, until an answer's head commits the call. One
- * attempt at one source; nothing that could be paid twice is sent twice.
+ * attempts.c - step 6: from the admitted call to an answer that commits it. The plan (plan.c) says what
+ * to do next - try, wait, hedge, cancel, fall back, give up; here it is done, and the plan is told
+ * what came of it.
  *
- * An upstream may close a kept connection in the very moment it is used again. A GET that got no answer
- * is therefore asked once more, on a fresh connection; anything else has an unknown outcome and fails.
+ * Nothing is sent twice that could be paid twice, unless the operator said so (N5). Nothing is tried
+ * again after the first content went to the client (H4).
  */
 #include "worker/attempts.h"
 
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/parse.h"
 #include "worker/heartbeat.h"
+#include "worker/lanes.h"
 #include "worker/upstream.h"
-#include "worker/upstream_head.h"
 
 #include <string.h>
 
-static enum step_result fail(struct request *request)
+/* ---- the plan's terms ------------------------------------------------------------------------ */
+
+static int64_t option_ns(int64_t option_ms)
 {
-    upstream_end(request);
-    /* The upstream's connection is closed: only now does the slot go (N1). */
+    return option_ms < 0 ? CLOCK_NEVER : option_ms * NS_PER_MS;
+}
+
+/* Until when the caller itself waits for an answer to begin: an SDK says so. Retrying beyond that
+ * would be for nobody. */
+static int64_t patience_ends_ns(const struct request *request)
+{
+    const char *text = fastcgi_param(request->fcgi, "HTTP_X_STAINLESS_TIMEOUT");
+    int64_t ms;
+
+    if (request->scope->direct || !text || !parse_duration_ms(text, 1000, &ms) || ms <= 0)
+        return CLOCK_NEVER;
+    return request->arrived_ns + ms * NS_PER_MS;
+}
+
+/* Asking for what is there already costs nothing, however often. */
+static bool is_harmless(const struct request *request)
+{
+    return strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
+}
+
+static void begin_plan(struct request *request)
+{
+    const struct scope_options *first = request->route->to, *scope = request->scope;
+    const struct intent *intent = &request->reader.intent;
+    int64_t patience_ns = patience_ends_ns(request);
+    const struct plan_terms terms = {
+        .retry_budget = scope->direct ? 0 : (unsigned)scope->retry_budget,
+        .throttle_retries = !scope->direct,
+        .retry_unknown_outcome = scope->retry_unknown_outcome || is_harmless(request),
+        .is_image = intent->image,
+        .may_hedge = scope->hedge_after_ms > 0 && intent->hedgeable &&
+                     candidates_allow_hedge(&request->candidates),
+        .candidates = (unsigned)scope->member_count,
+        .hedge_after_ns = option_ns(scope->hedge_after_ms),
+        .stall_budget_ns = scope->stall_budget_settled_ms * NS_PER_MS,
+        .backoff_base_ns = scope->backoff_base_ms * NS_PER_MS,
+        .backoff_max_ns = scope->backoff_max_ms * NS_PER_MS,
+        .retry_hold_ns = intent->image
+                             ? request->worker->options->image.image_retry_hold_ms * NS_PER_MS
+                             : CLOCK_NEVER,
+        .deadline_ns = patience_ns < request->deadline_ns ? patience_ns : request->deadline_ns,
+        .fallbacks = intent->pinned ? 0 : (unsigned)first->fallback_count - request->fallbacks,
+    };
+
+    plan_begin(&request->plan, &terms,
+               hash_bytes(request->call_id, strlen(request->call_id)) + request->fallbacks);
+    request->plan.excluded = request->candidates.barred;
+}
+
+/* Take over from a pass that is over what the ledger wants to know. */
+static void end_plan(struct request *request)
+{
+    request->retries += request->plan.retries;
+    request->hedges_skipped += request->plan.hedges_skipped;
+    request->plan.retries = request->plan.hedges_skipped = 0;
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* The call is over without an answer of an upstream. */
+static enum step_result give_up(struct request *request, const char *error)
+{
+    end_plan(request);
+    lanes_stop(request, error);
+    /* The upstream's connections are closed: only now does the slot go (N1). */
     ticket_give(&request->ticket, request->client_gone ? WAIT_CLIENT_GONE : WAIT_DONE, NULL);
     return request->client_gone ? STEP_OVER : STEP_FAULT;
 }
 
-/* Asks for nothing but an answer (RFC 9110, 9.2.1), got none, and was asked only once. */
-static bool may_ask_again(const struct request *request)
+static enum step_result stopped(struct request *request)
 {
-    return request->attempts == 1 && request->body.bytes == 0 &&
-           http_exchange_outcome(request->exchange) == HTTP_NO_ANSWER &&
-           (strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0);
+    return give_up(request, request->client_gone ? "client_cancelled" : "shutdown");
+}
+
+static enum step_result fail(struct request *request, const struct plan_step *step)
+{
+    struct attempt *attempt = request->lanes[step->lane];
+
+    if (request->fault.code == FAULT_NONE) {
+        switch (step->fail) {
+        case PLAN_FAIL_DEADLINE:
+            fault_set(&request->fault, FAULT_call_deadline, "%s", "");
+            break;
+        case PLAN_FAIL_TRANSPORT:
+            request->attempt = attempt;
+            fault_set(&request->fault,
+                      attempt->fault != FAULT_NONE ? attempt->fault : FAULT_upstream_bad_answer,
+                      "%s", "");
+            break;
+        case PLAN_FAIL_CREDENTIAL:
+            fault_set(&request->fault, FAULT_upstream_credentials, "%s", "");
+            break;
+        case PLAN_FAIL_NO_SOURCE:
+            fault_set(&request->fault, FAULT_sources_unavailable, "%s", "");
+            break;
+        case PLAN_FAIL_BUSY:
+            fault_set(&request->fault, FAULT_source_busy, "%s", "");
+            break;
+        }
+        request->fault.retry_after_ms = step->retry_after_ms;
+    }
+    return give_up(request, "deadline");
+}
+
+/* This lane's answer goes to the client. */
+static enum step_result choose(struct request *request, const struct plan_step *step)
+{
+    struct attempt *attempt = request->lanes[step->lane];
+
+    end_plan(request);
+    request->attempt = attempt;
+    request->hedge_won = attempt->hedge && step->what == PLAN_COMMIT;
+    request->retry_after_ms = step->retry_after_ms;
+    request->should_retry = request->scope->direct ? -1 : step->should_retry;
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++)
+        if (request->lanes[lane] && request->lanes[lane] != attempt)
+            attempt_end(request->lanes[lane]);
+    return STEP_NEXT;
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* The next entry of the fallback list that can serve the call; false: there is none. */
+static bool fall_back(struct request *request)
+{
+    const struct scope_options *first = request->route->to;
+
+    while (request->fallbacks < first->fallback_count) {
+        const struct scope_fallback *entry = &first->fallbacks[request->fallbacks++];
+
+        request->scope = entry->scope ? entry->scope : first;
+        request->candidates.model = entry->model;
+        candidates_make(request);
+        if (~request->candidates.barred & (UINT64_MAX >> (64 - request->candidates.count)))
+            return true;
+    }
+    request->scope = first;
+    request->candidates.model = NULL;
+    return false;
+}
+
+/* One step of the plan that is no end. False: the call is over, and *ret says how it goes on. */
+static bool go_on(struct request *request, const struct plan_step *step, enum step_result *ret)
+{
+    if (step->what == PLAN_CANCEL) {
+        lanes_cancel(request, step);
+        return true;
+    }
+    if (step->what == PLAN_START) {
+        if (lanes_start(request, step))
+            return true;
+        *ret = give_up(request, "gateway");
+        return false;
+    }
+    if (upstream_run(request, step->until_ns) == UPSTREAM_STOPPED) {
+        *ret = stopped(request);
+        return false;
+    }
+    lanes_attend(request);
+    return true;
 }
 
 enum step_result attempts_step(struct request *request)
 {
-    if (!upstream_head_build(request)) {
-        fault_set(&request->fault, FAULT_headers_too_large, "%s", "");
-        return fail(request);
-    }
-    heartbeat_begin(request);
-    if (!upstream_start(request))
-        return fail(request);
-    for (;;) {
-        enum upstream_event event = upstream_run(request);
+    enum step_result result = STEP_NEXT;
 
-        if (event == UPSTREAM_FAILED)
-            return fail(request);
-        if (request->upstream_status != 0)
-            return STEP_NEXT;
-        if (event != UPSTREAM_FINISHED)
-            continue;
-        if (may_ask_again(request)) {
-            upstream_end(request);
-            if (upstream_start(request))
-                continue;
-            return fail(request);
+    if (!upstream_open(request))
+        return give_up(request, "gateway");
+    candidates_make(request);
+    begin_plan(request);
+    heartbeat_begin(request);
+    for (;;) {
+        struct plan_step step = plan_next(&request->plan, clock_monotonic_ns());
+
+        switch (step.what) {
+        case PLAN_START:
+        case PLAN_WAIT:
+        case PLAN_CANCEL:
+            if (!go_on(request, &step, &result))
+                return result;
+            break;
+        case PLAN_FALLBACK:
+            end_plan(request);
+            if (!fall_back(request)) {
+                step.what = PLAN_ANSWER;
+                return choose(request, &step);
+            }
+            begin_plan(request);
+            break;
+        case PLAN_COMMIT:
+        case PLAN_ANSWER:
+            return choose(request, &step);
+        case PLAN_FAIL:
+            return fail(request, &step);
         }
-        upstream_judge(request);
-        return fail(request);
     }
 }

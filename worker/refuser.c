@@ -34,7 +34,7 @@ static void refuse_one(struct request *request)
         return;
     request->response = RESPONSE_NONE;
     request->method = fastcgi_param(request->fcgi, "REQUEST_METHOD");
-    request->source = NULL;
+    request->scope = NULL;
     request->client_gone = false; /* the last one may have been */
     request->arrived_wall_ms = clock_wall_ms();
     accept_make_call_id(request);

@@ -11,6 +11,7 @@
 #include "base/byte_run.h"
 #include "base/clock.h"
 #include "shared/leases.h"
+#include "worker/respond.h"
 #include "worker/upstream.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@
 /* A document for a client that was promised a stream: held back whole, then sent as one event. */
 static bool must_wrap(const struct request *request)
 {
-    return request->response == RESPONSE_STREAM && !request->upstream_is_stream;
+    return request->response == RESPONSE_STREAM && !request->attempt->is_stream;
 }
 
 /* Can the answer follow the head that was sent before it came? One that is encoded, or of another
@@ -36,9 +37,9 @@ static bool fits_early_head(const struct request *request)
     case RESPONSE_BODY:
         return true;
     case RESPONSE_STREAM:
-        return request->pictures.body != PICTURES_IGNORED;
+        return request->attempt->pictures.body != PICTURES_IGNORED;
     case RESPONSE_HEARTBEAT:
-        return request->pictures.body == PICTURES_JSON;
+        return request->attempt->pictures.body == PICTURES_JSON;
     }
     UNREACHABLE();
 }
@@ -47,32 +48,40 @@ static void set_misfit(struct request *request)
 {
     fault_set(&request->fault, FAULT_upstream_bad_answer,
               "It answered %d with what does not fit the %s that was begun while waiting.",
-              request->upstream_status,
+              request->attempt->status,
               request->response == RESPONSE_STREAM ? "stream" : "document");
 }
 
 static bool send_head(struct request *request)
 {
+    struct text *head = &request->attempt->head;
+
     if (request->response != RESPONSE_NONE)
         return true;
-    request->response = request->upstream_is_stream ? RESPONSE_STREAM : RESPONSE_BODY;
-    return upstream_pass_body(request, text_string(&request->head), request->head.length);
+    request->response = request->attempt->is_stream ? RESPONSE_STREAM : RESPONSE_BODY;
+    if (!respond_finish_head(request, head)) {
+        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+        return false;
+    }
+    return upstream_pass_body(request, text_string(head), head->length);
 }
 
 /* From now on body bytes go straight through. */
 static bool commit(struct request *request)
 {
+    struct attempt *attempt = request->attempt;
+    struct text *held = &attempt->held;
     bool passed;
 
     request->committed = true;
-    request->status = request->upstream_status;
-    passed = send_head(request) &&
-             upstream_pass_body(request, text_string(&request->held), request->held.length);
-    if (request->held.capacity > HELD_BYTES_KEPT)
-        text_release(&request->held); /* the body may take hours, and the thread its next request */
+    request->status = attempt->status;
+    upstream_give_slot(request);
+    passed = send_head(request) && upstream_pass_body(request, text_string(held), held->length);
+    if (held->capacity > HELD_BYTES_KEPT)
+        text_release(held); /* the body may take hours, and the thread its next request */
     else
-        text_clear(&request->held);
-    http_exchange_resume(request->exchange);
+        text_clear(held);
+    http_exchange_resume(attempt->exchange);
     return passed;
 }
 
@@ -91,14 +100,14 @@ static bool is_final_status(const char *status)
  */
 static void give_ticket(struct request *request)
 {
-    const struct delivered *delivered = &request->pictures.delivered;
+    const struct delivered *delivered = &request->attempt->pictures.delivered;
     const struct lease_terms terms = {
         .id = delivered->id,
-        .source = request->source->name,
+        .source = request->attempt->source->name,
         .instance = request->worker->segment->instance,
         .duration_ns = request->worker->options->image.background_lease_ms * NS_PER_MS,
     };
-    bool goes_on = request->reader.intent.background && request->upstream_status / 100 == 2 &&
+    bool goes_on = request->reader.intent.background && request->attempt->status / 100 == 2 &&
                    *delivered->id && !is_final_status(delivered->status);
     enum wait_state end = request->client_gone && !request->discard ? WAIT_CLIENT_GONE : WAIT_DONE;
 
@@ -110,16 +119,19 @@ static void give_ticket(struct request *request)
 
 static enum step_result finish(struct request *request)
 {
-    pictures_end(&request->pictures);
-    if (request->fault.code == FAULT_NONE)
-        upstream_judge(request);
-    if (request->upstream_bytes == 0 &&
-        (request->response == RESPONSE_HEARTBEAT || must_wrap(request))) {
+    struct attempt *attempt = request->attempt;
+    enum fault_code fault;
+
+    attempt_read_end(attempt);
+    fault = attempt_outcome_fault(attempt);
+    if (fault != FAULT_NONE)
+        fault_set(&request->fault, fault, "%s", "");
+    if (attempt->bytes == 0 && (request->response == RESPONSE_HEARTBEAT || must_wrap(request))) {
         request->committed = false; /* there is still no document: ours can be it */
         set_misfit(request);
     }
-    if (http_exchange_outcome(request->exchange) != HTTP_COMPLETE)
-        upstream_end(request); /* closed before the slot goes */
+    if (http_exchange_outcome(attempt->exchange) != HTTP_COMPLETE)
+        attempt_end(attempt); /* closed before the slot goes */
     give_ticket(request);
     if (request->client_gone)
         return STEP_OVER;
@@ -130,9 +142,9 @@ static enum step_result finish(struct request *request)
 static bool write_event(struct request *request)
 {
     struct fastcgi *fcgi = request->fcgi;
-    const char *at = text_string(&request->held);
-    const char *end = at + request->held.length;
-    bool written = request->upstream_status / 100 == 2 || fastcgi_write(fcgi, "event: error\n", 13);
+    const char *at = text_string(&request->attempt->held);
+    const char *end = at + request->attempt->held.length;
+    bool written = request->attempt->status / 100 == 2 || fastcgi_write(fcgi, "event: error\n", 13);
 
     while (written && at < end) {
         size_t length = byte_run_until(at, (size_t)(end - at), '\r', '\n');
@@ -150,11 +162,11 @@ static enum step_result finish_wrapped(struct request *request)
 {
     enum step_result result = finish(request);
 
-    request->status = request->upstream_status;
+    request->status = request->attempt->status;
     if (result == STEP_NEXT && !write_event(request))
         result = request_client_left(request);
-    text_release(&request->held);
-    request->held.limit = REQUEST_BODY_HELD_MAX;
+    text_release(&request->attempt->held);
+    request->attempt->held.limit = ATTEMPT_BODY_HELD_MAX;
     return result;
 }
 
@@ -162,16 +174,39 @@ static enum step_result finish_wrapped(struct request *request)
  * whose length nobody knows (speech, lines and lists of JSON). */
 static bool flush(struct request *request)
 {
-    bool paced = request->upstream_is_stream || request->upstream_length < 0;
+    bool paced = request->attempt->is_stream || request->attempt->length < 0;
 
     if (!paced || request->discard || fastcgi_flush(request->fcgi))
         return true;
     return upstream_pass_body(request, "", 0); /* finds the client gone, and decides */
 }
 
+/* Time is up, the call's or the exchange's. Where the answer was whole already it is only the
+ * connection that lingers. */
+static void end_at_deadline(struct request *request)
+{
+    struct attempt *attempt = request->attempt;
+    struct attempt_deadline deadline = attempt_deadline(attempt);
+
+    if (attempt_stream_has_ended(attempt))
+        return;
+    if (clock_monotonic_ns() >= request->deadline_ns) {
+        attempt->fault = FAULT_call_deadline;
+        (void)text_copy(attempt->judgement.error, sizeof attempt->judgement.error, "deadline");
+    } else {
+        attempt->fault = deadline.fault;
+        (void)text_copy(attempt->judgement.error, sizeof attempt->judgement.error, deadline.error);
+    }
+}
+
+static bool is_over(const struct request *request, int64_t now_ns)
+{
+    return now_ns >= request->deadline_ns || now_ns >= attempt_deadline(request->attempt).at_ns;
+}
+
 enum step_result relay_step(struct request *request)
 {
-    enum upstream_event event = UPSTREAM_PROGRESS;
+    struct attempt *attempt = request->attempt;
     bool wrap = must_wrap(request);
 
     if (!fits_early_head(request)) {
@@ -179,13 +214,21 @@ enum step_result relay_step(struct request *request)
         return finish(request);
     }
     if (wrap)
-        request->held.limit = WRAPPED_BYTES_MAX;
+        attempt->held.limit = WRAPPED_BYTES_MAX;
     else if (!commit(request))
         return finish(request);
-    while (event == UPSTREAM_PROGRESS && http_exchange_outcome(request->exchange) == HTTP_RUNNING) {
+    while (http_exchange_outcome(attempt->exchange) == HTTP_RUNNING) {
+        enum upstream_event event;
+
         if (!wrap && !flush(request))
             break;
-        event = upstream_run(request);
+        event = upstream_run(request, request->deadline_ns);
+        if (event == UPSTREAM_STOPPED || event == UPSTREAM_FINISHED)
+            break;
+        if (event == UPSTREAM_TIME && is_over(request, clock_monotonic_ns())) {
+            end_at_deadline(request);
+            break;
+        }
     }
     if (!wrap)
         return finish(request);

@@ -30,9 +30,10 @@ static const struct step {
     {"accept", accept_step, STEP_BEFORE_ANSWER},       /* parameters, path, call id */
     {"identify", identify_step, STEP_BEFORE_ANSWER},   /* who asks */
     {"receive", receive_step, STEP_BEFORE_ANSWER},     /* the body, and what it asks for (intent) */
-    {"route", route_step, STEP_BEFORE_ANSWER},         /* which source serves it */
+    {"route", route_step, STEP_BEFORE_ANSWER},         /* which scope serves it */
     {"admission", admission_step, STEP_BEFORE_ANSWER}, /* the gate: slot, wait or refusal */
-    {"attempts", attempts_step, STEP_BEFORE_ANSWER}, /* upstream, until an answer's head commits */
+    {"attempts", attempts_step, STEP_BEFORE_ANSWER}, /* upstream: try, judge, retry, hedge, until an
+                                                        answer commits */
     {"relay", relay_step, STEP_BEFORE_ANSWER},       /* head and body to the client */
     {"respond", respond_step, STEP_ANSWER},          /* the end, or a fault in the caller's words */
     {"settle", settle_step, STEP_ALWAYS},            /* give back, book, log; on every path */
@@ -57,7 +58,7 @@ static void request_clear(struct request *request)
     request->accepted = false;
     request->client_name = "";
     request->route = NULL;
-    request->source = NULL;
+    request->scope = NULL;
     request->kind = CALL_OTHER;
     request->add_version = false;
     ticket_init(&request->ticket, &request->worker->gate);
@@ -65,25 +66,18 @@ static void request_clear(struct request *request)
     request->watch_asked = false;
     request->queue_ns = 0;
     request->client = NULL;
-    request->exchange = NULL;
-    text_clear(&request->url);
-    text_clear(&request->header_bytes);
-    text_clear(&request->head);
-    text_clear(&request->held);
-    request->header_count = 0;
+    request->candidates.count = 0;
+    request->candidates.model = NULL;
+    request->attempt = request->lanes[0];
+    attempt_clear(request->attempt);
     request->attempts = 0;
-    request->attempt_started_ns = 0;
-    request->upstream_status = 0;
-    request->upstream_error[0] = '\0';
-    request->upstream_is_stream = false;
-    request->upstream_length = -1;
-    request->upstream_bytes = 0;
-    request->last_upstream_ns = 0;
-    request->ttft_ns = 0;
-    request->upstream_by_close = false;
+    request->retries = request->hedges = request->hedges_skipped = request->fallbacks = 0;
+    request->hedge_won = false;
+    request->retry_after_ms = -1;
+    request->should_retry = -1;
+    request->deadline_ns = CLOCK_NEVER;
     request->committed = false;
     request->discard = false;
-    request->counting = false;
     request->response = RESPONSE_NONE;
     request->next_heartbeat_ns = CLOCK_NEVER;
     request->status = 0;
@@ -117,6 +111,8 @@ enum fastcgi_accepted request_run(struct request *request)
             last = result;
     }
     fastcgi_finish(request->fcgi);
+    attempt_free(request->lanes[1]); /* few calls are hedged */
+    request->lanes[1] = NULL;
     spool_reset(&request->body); /* the thread may rest for hours; the disk is not its own */
     return FASTCGI_REQUEST;
 }
@@ -130,16 +126,16 @@ struct request *request_new(struct worker *worker, struct bell_seat *seat)
     request->worker = worker;
     request->seat = seat;
     request->fcgi = fastcgi_new();
-    if (!request->fcgi) {
+    request->lanes[0] = attempt_new(request, 0);
+    if (!request->fcgi || !request->lanes[0]) {
+        fastcgi_free(request->fcgi);
+        attempt_free(request->lanes[0]);
         free(request);
         return NULL;
     }
+    request->attempt = request->lanes[0];
     spool_init(&request->body, &worker->spool_limits);
     client_watch_init(&request->watch);
-    text_init(&request->url, 16384);
-    text_init(&request->header_bytes, HTTP_HEAD_BYTES_MAX);
-    text_init(&request->head, HTTP_HEAD_BYTES_MAX + 4096);
-    text_init(&request->held, REQUEST_BODY_HELD_MAX);
     return request;
 }
 
@@ -150,10 +146,8 @@ void request_free(struct request *request)
     fastcgi_free(request->fcgi);
     spool_release(&request->body);
     client_watch_release(&request->watch);
-    text_release(&request->url);
-    text_release(&request->header_bytes);
-    text_release(&request->head);
-    text_release(&request->held);
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++)
+        attempt_free(request->lanes[lane]);
     free(request);
 }
 

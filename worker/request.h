@@ -10,7 +10,9 @@
 
 #include "base/text.h"
 #include "shared/gate.h"
+#include "worker/attempt.h"
 #include "worker/bell.h"
+#include "worker/candidates.h"
 #include "worker/client_watch.h"
 #include "worker/door.h"
 #include "worker/fastcgi.h"
@@ -18,7 +20,7 @@
 #include "worker/http_client.h"
 #include "worker/intent.h"
 #include "worker/options.h"
-#include "worker/pictures.h"
+#include "worker/plan.h"
 #include "worker/spool.h"
 #include "worker/ticket.h"
 
@@ -33,6 +35,7 @@ struct worker {
     int32_t pid; /* of this process */
     struct gate gate;
     struct http_pool *pool;
+    uint32_t source_rows[SOURCES_MAX]; /* by source_options.index */
     struct bell bell;
     struct door door;
     struct spool_limits spool_limits;
@@ -59,7 +62,6 @@ enum response_state {
 };
 
 #define REQUEST_PATH_MAX 4096
-#define REQUEST_BODY_HELD_MAX (256U << 10) /* of an answer, before the commit (H4) */
 
 struct request {
     struct worker *worker;
@@ -86,7 +88,7 @@ struct request {
 
     /* route */
     const struct route_options *route;
-    const struct source_options *source;
+    const struct scope_options *scope; /* a fallback may change it */
     enum call_kind kind;
     bool add_version; /* the client left out /v1: it is put in front of the path */
 
@@ -97,28 +99,20 @@ struct request {
     int64_t queue_ns;
 
     /* attempts, relay */
-    struct http_client *client; /* borrowed */
-    struct http_exchange *exchange;
-    struct text url;
-    struct text header_bytes;
-    struct http_header headers[HTTP_HEADERS_MAX];
-    size_t header_count;
-    unsigned attempts;
-    int64_t attempt_started_ns;
-    int upstream_status;      /* 0 = no head yet */
-    char upstream_error[200]; /* why the exchange failed, for the log; "" = it did not */
-    bool upstream_is_stream;
-    bool upstream_by_close;  /* the body has no length and no chunks: its end is the connection's */
-    int64_t upstream_length; /* of the body, -1 = not said */
-    int64_t upstream_bytes;  /* of the body, so far */
-    int64_t last_upstream_ns;
-    int64_t ttft_ns;  /* from the attempt's start to the first body byte; 0 = none came */
-    struct text head; /* CGI head for the client */
-    struct text held; /* body that came before the commit */
+    struct http_client *client; /* borrowed; its exchanges are those of the lanes */
+    struct candidates candidates;
+    struct plan plan;
+    struct attempt *lanes[PLAN_LANES]; /* the second is made for the first hedge */
+    struct attempt
+        *attempt;      /* whose answer is told of: the one in charge, at last the chosen one */
+    unsigned attempts; /* exchanges begun, hedges included */
+    unsigned retries, hedges, hedges_skipped, fallbacks;
+    bool hedge_won;
+    int64_t retry_after_ms; /* told with an upstream's error that is passed on; -1 = nothing */
+    int should_retry;       /* likewise: 1, 0, -1 = nothing */
+    int64_t deadline_ns;    /* of the call, its body included; CLOCK_NEVER = none */
     bool committed;
     bool discard; /* the client is gone, the upstream is read to its end */
-    struct pictures pictures;
-    bool counting;
 
     /* respond */
     enum response_state response;

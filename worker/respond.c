@@ -21,30 +21,56 @@ void respond_append_own_headers(struct request *request, struct text *head)
     text_append_string(head, "x-request-id: ");
     text_append_string(head, request->call_id);
     text_append(head, "\r\n", 2);
+    if (request->candidates.model) /* the caller asked for another one (H20) */
+        text_printf(head, "x-penstock-model: %s\r\n", request->candidates.model);
     if (!request->worker->options->penstock.penstock_headers)
         return;
-    if (request->route) /* a scope of its own name, as in the ledger */
-        text_printf(head, "x-penstock-scope: %s\r\n", request->route->name);
-    if (request->source)
-        text_printf(head, "x-penstock-source: %s\r\n", request->source->name);
+    if (request->scope)
+        text_printf(head, "x-penstock-scope: %s\r\n", request->scope->name);
+    if (request->attempt->source)
+        text_printf(head, "x-penstock-source: %s\r\n", request->attempt->source->name);
     text_printf(head, "x-penstock-wait-ms: %lld\r\nx-penstock-attempts: %u\r\n",
                 (long long)(request->queue_ns / NS_PER_MS), request->attempts);
+    if (request->hedges > 0)
+        text_printf(head, "x-penstock-hedges: %u\r\n", request->hedges);
 }
 
 bool respond_begin(struct request *request, enum response_state state)
 {
     bool stream = state == RESPONSE_STREAM;
+    struct text head;
+    bool sent;
 
     REQUIRE(request->response == RESPONSE_NONE);
-    text_clear(&request->head);
-    text_printf(&request->head, "Content-Type: %s\r\nCache-Control: no-cache\r\n",
+    text_init(&head, 8192);
+    text_printf(&head, "Content-Type: %s\r\nCache-Control: no-cache\r\n",
                 stream ? "text/event-stream" : "application/json");
-    text_append_string(&request->head, "X-Accel-Buffering: no\r\n");
-    respond_append_own_headers(request, &request->head);
-    text_append_string(&request->head, "\r\n");
+    text_append_string(&head, "X-Accel-Buffering: no\r\n");
+    respond_append_own_headers(request, &head);
+    text_append_string(&head, "\r\n");
     request->response = state;
     request->status = 200;
-    return fastcgi_write(request->fcgi, text_string(&request->head), request->head.length);
+    sent = !head.overflowed && fastcgi_write(request->fcgi, text_string(&head), head.length);
+    text_release(&head);
+    return sent;
+}
+
+static void append_retry(struct text *head, int64_t after_ms, int should_retry)
+{
+    if (should_retry >= 0)
+        text_printf(head, "x-should-retry: %s\r\n", should_retry ? "true" : "false");
+    if (after_ms >= 0)
+        text_printf(head, "Retry-After: %lld\r\nretry-after-ms: %lld\r\n",
+                    (long long)((after_ms + 999) / 1000), (long long)after_ms);
+}
+
+bool respond_finish_head(struct request *request, struct text *head)
+{
+    if (request->attempt->status >= 400)
+        append_retry(head, request->retry_after_ms, request->should_retry);
+    respond_append_own_headers(request, head);
+    text_append_string(head, "\r\n");
+    return !head->overflowed;
 }
 
 static void append_retry_headers(const struct fault *fault, struct text *head)
@@ -56,42 +82,37 @@ static void append_retry_headers(const struct fault *fault, struct text *head)
     /* Every 429 and 503 says when; without a prediction it is a guess, unless retrying is vain. */
     if (after_ms < 0 && should_retry != 0 && (status == 429 || status == 503))
         after_ms = RETRY_AFTER_UNKNOWN_MS;
-    if (should_retry >= 0)
-        text_printf(head, "x-should-retry: %s\r\n", should_retry ? "true" : "false");
-    if (after_ms < 0)
-        return;
     if (after_ms > RETRY_AFTER_MAX_MS)
         after_ms = RETRY_AFTER_MAX_MS;
-    if (after_ms < 1000)
+    if (after_ms >= 0 && after_ms < 1000)
         after_ms = 1000;
-    text_printf(head, "Retry-After: %lld\r\nretry-after-ms: %lld\r\n",
-                (long long)((after_ms + 999) / 1000), (long long)after_ms);
+    append_retry(head, after_ms, should_retry);
 }
 
 static void send_status(struct request *request)
 {
-    struct text body;
+    struct text body, head;
 
     text_init(&body, 4096);
+    text_init(&head, 8192);
     fault_append_json(&request->fault, &body);
-    text_clear(&request->head);
-    text_printf(&request->head,
-                "Status: %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
+    text_printf(&head, "Status: %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
                 request->status, reason_of(request->status), body.length);
-    append_retry_headers(&request->fault, &request->head);
-    respond_append_own_headers(request, &request->head);
-    text_append_string(&request->head, "\r\n");
-    (void)fastcgi_write(request->fcgi, text_string(&request->head), request->head.length);
+    append_retry_headers(&request->fault, &head);
+    respond_append_own_headers(request, &head);
+    text_append_string(&head, "\r\n");
+    (void)fastcgi_write(request->fcgi, text_string(&head), head.length);
     if (strcmp(request->method ? request->method : "", "HEAD") != 0)
         (void)fastcgi_write(request->fcgi, text_string(&body), body.length);
+    text_release(&head);
     text_release(&body);
 }
 
 /* One that is encoded was not read, and where the reader stands is where it stood before. */
 static bool ends_between_events(const struct request *request)
 {
-    return request->counting && request->pictures.body == PICTURES_SSE &&
-           request->pictures.sse.at_boundary;
+    return request->attempt->counting && request->attempt->pictures.body == PICTURES_SSE &&
+           request->attempt->pictures.sse.at_boundary;
 }
 
 static void send_event(struct request *request)

@@ -10,6 +10,9 @@ enum step_result respond_step(struct request *request);
 /* Send 200 and the head of a stream or of a document with blanks before it; nothing was sent
  * before. False: the client is gone. */
 MUST_CHECK bool respond_begin(struct request *request, enum response_state state);
+/* Complete the head of an upstream's answer: our own headers, what is to be said of trying again, its
+ * end. False: out of memory. */
+MUST_CHECK bool respond_finish_head(struct request *request, struct text *head);
 /* Append the headers every answer carries (x-request-id, what the operator asked for). */
 void respond_append_own_headers(struct request *request, struct text *head);
 

@@ -1,8 +1,11 @@
 /*
- * route.c - step 4: which source serves the call: the route with the longest matching path. A path that
+ * route.c - step 4: which scope serves the call, and until when: the route with the longest matching path. A path that
  * no route has is tried again as if it began with /v1, and then goes upstream so.
  */
 #include "worker/route.h"
+
+#include "base/clock.h"
+#include "base/parse.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +35,18 @@ static const enum call_kind kinds[] = {
     [ROUTE_KIND_OTHER] = CALL_OTHER,
 };
 
+/* The scope's deadline, or a nearer one that the call brings: seconds, from its arrival. */
+static void set_deadline(struct request *request)
+{
+    const char *text = fastcgi_param(request->fcgi, "HTTP_X_PENSTOCK_DEADLINE");
+    int64_t ms = request->scope->call_deadline_ms, own_ms;
+
+    if (text && parse_duration_ms(text, 1000, &own_ms) && own_ms > 0 && (ms <= 0 || own_ms < ms))
+        ms = own_ms;
+    if (ms > 0)
+        request->deadline_ns = request->arrived_ns + ms * NS_PER_MS;
+}
+
 enum step_result route_step(struct request *request)
 {
     const struct options *options = request->worker->options;
@@ -48,7 +63,8 @@ enum step_result route_step(struct request *request)
                   "");
         return STEP_FAULT;
     }
-    request->source = request->route->to;
+    request->scope = request->route->to;
+    set_deadline(request);
     if (request->route->kind != ROUTE_KIND_AUTO)
         request->kind = kinds[request->route->kind];
     /* What only asks or polls draws nothing (G2). */

@@ -232,6 +232,18 @@ static void supervise(struct server *server)
     }
 }
 
+/* Where the sources of the configuration stand in the segment. */
+static bool find_sources(struct worker *worker)
+{
+    const struct options *options = worker->options;
+    struct source_name names[SOURCES_MAX];
+
+    for (size_t i = 0; i < options->source_count && i < LENGTH(names); i++)
+        names[i] = (struct source_name){.name = options->sources[i].name,
+                                        .quota_group = options->sources[i].quota_group};
+    return sources_register(&worker->gate, names, options->source_count, worker->source_rows);
+}
+
 static bool set_up(struct server *server)
 {
     const struct options *options = server->context->options;
@@ -262,7 +274,9 @@ static bool set_up(struct server *server)
     if (server->signal_fd < 0 || worker->stop_fd < 0 || worker->cut_fd < 0 || !http_init_process())
         return false;
     worker->pool = http_pool_new();
-    return worker->pool && gate_join(&worker->gate, worker->segment, &member, clock_monotonic_ns());
+    return worker->pool &&
+           gate_join(&worker->gate, worker->segment, &member, clock_monotonic_ns()) &&
+           find_sources(worker);
 }
 
 static bool start_all(struct server *server)

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "shared/counters.h"
+#include "shared/owners.h"
+#include "worker/lanes.h"
 #include "worker/upstream.h"
 
 #include <string.h>
@@ -18,7 +20,7 @@ static const char *outcome(const struct request *request)
     if (request->client_gone)
         return "client_gone";
     if (request->fault.code == FAULT_NONE)
-        return request->upstream_status / 100 == 2 ? "ok" : "upstream_error";
+        return request->attempt->status / 100 == 2 ? "ok" : "upstream_error";
     return request->attempts > 0 ? "upstream_failed" : "refused";
 }
 
@@ -31,14 +33,13 @@ static enum counter outcome_counter(const struct request *request)
     return request->attempts > 0 ? COUNTER_requests_upstream_failed : COUNTER_requests_refused;
 }
 
-/* Wall clock of the transport alone: no queueing, no clean-up (H17). */
-static int64_t generation_ms(const struct request *request)
+/* Wall clock of the answering attempt's transport alone: no queueing, no backoff, no wait before a
+ * hedge, no clean-up (H17). */
+static int64_t generation_ms(const struct attempt *attempt)
 {
-    int64_t last_ns = request->last_upstream_ns;
-
-    if (request->attempt_started_ns == 0 || last_ns == 0)
+    if (attempt->started_ns == 0 || attempt->last_ns == 0)
         return -1;
-    return (last_ns - request->attempt_started_ns) / NS_PER_MS;
+    return (attempt->last_ns - attempt->started_ns) / NS_PER_MS;
 }
 
 /* Does it only ask about work that another call created? */
@@ -50,14 +51,15 @@ static bool is_poll(const struct intent *intent)
 static void fill_record(const struct request *request, int64_t now_ns, struct call_record *record)
 {
     const struct intent *intent = &request->reader.intent;
-    const struct delivered *delivered = &request->pictures.delivered;
+    const struct attempt *attempt = request->attempt;
+    const struct delivered *delivered = &attempt->pictures.delivered;
 
     *record = (struct call_record){
         .arrived_wall_ms = request->arrived_wall_ms,
-        .generation_ms = generation_ms(request),
+        .generation_ms = generation_ms(attempt),
         .total_latency_ms = (now_ns - request->arrived_ns) / NS_PER_MS,
         .queue_ms = request->queue_ns / NS_PER_MS,
-        .ttft_ms = request->ttft_ns > 0 ? request->ttft_ns / NS_PER_MS : -1,
+        .ttft_ms = attempt->ttft_ns > 0 ? attempt->ttft_ns / NS_PER_MS : -1,
         .tokens_in = -1,
         .tokens_out = -1,
         .tokens_cached = -1,
@@ -67,10 +69,15 @@ static void fill_record(const struct request *request, int64_t now_ns, struct ca
         .bytes_in = request->body.bytes,
         .bytes_out = (int64_t)fastcgi_sent_bytes(request->fcgi),
         .status = request->status,
-        .upstream_status = request->upstream_status,
-        .stream = request->upstream_is_stream,
+        .upstream_status = attempt->status,
+        .stream = attempt->is_stream,
         .pid = request->worker->pid,
         .attempts = request->attempts,
+        .retries = request->retries,
+        .hedges = request->hedges,
+        .hedge_won = request->hedge_won,
+        .fallback = request->fallbacks > 0 && request->scope != NULL &&
+                    (request->candidates.model || request->scope != request->route->to),
     };
     (void)text_copy(record->call_id, sizeof record->call_id, request->call_id);
     (void)text_copy(record->kind, sizeof record->kind, call_kind_name(request->kind));
@@ -78,15 +85,15 @@ static void fill_record(const struct request *request, int64_t now_ns, struct ca
     (void)text_copy(record->route, sizeof record->route,
                     request->route ? request->route->name : "");
     (void)text_copy(record->scope, sizeof record->scope,
-                    request->route ? request->route->name : "");
+                    request->scope ? request->scope->name : "");
     (void)text_copy(record->source, sizeof record->source,
-                    request->source ? request->source->name : "");
+                    attempt->source ? attempt->source->name : "");
     (void)text_copy(record->model_asked, sizeof record->model_asked, intent->model);
     (void)text_copy(record->endpoint, sizeof record->endpoint, intent->endpoint_name);
     (void)text_copy(record->outcome, sizeof record->outcome, outcome(request));
     (void)text_copy(record->error_code, sizeof record->error_code,
                     fault_code_text(request->fault.code));
-    if (!request->counting)
+    if (!attempt->counting)
         return;
     record->poll = is_poll(intent);
     if (record->poll || intent->background)
@@ -107,6 +114,7 @@ static void fill_record(const struct request *request, int64_t now_ns, struct ca
 static void add_counters(struct request *request, const struct call_record *record)
 {
     struct counters_area *counters = &segment_instance(request->worker->segment)->counters;
+    const struct attempt *attempt = request->attempt;
 
     counter_add(counters, COUNTER_requests, 1);
     counter_add(counters, outcome_counter(request), 1);
@@ -117,11 +125,21 @@ static void add_counters(struct request *request, const struct call_record *reco
         counter_add(counters, COUNTER_tokens_in, (uint64_t)record->tokens_in);
     if (record->tokens_out > 0 && !record->poll)
         counter_add(counters, COUNTER_tokens_out, (uint64_t)record->tokens_out);
-    if (request->attempt_started_ns > 0 && request->last_upstream_ns > 0)
-        histogram_add(&counters->upstream_time,
-                      request->last_upstream_ns - request->attempt_started_ns);
-    if (request->ttft_ns > 0)
-        histogram_add(&counters->first_byte, request->ttft_ns);
+    if (attempt->started_ns > 0 && attempt->last_ns > 0)
+        histogram_add(&counters->upstream_time, attempt->last_ns - attempt->started_ns);
+    if (attempt->ttft_ns > 0)
+        histogram_add(&counters->first_byte, attempt->ttft_ns);
+    counter_add(counters, COUNTER_attempts, request->attempts);
+    if (request->retries > 0)
+        counter_add(counters, COUNTER_retries, request->retries);
+    if (request->hedges > 0)
+        counter_add(counters, COUNTER_hedges_sent, request->hedges);
+    if (request->hedge_won)
+        counter_add(counters, COUNTER_hedges_won, 1);
+    if (request->hedges_skipped > 0)
+        counter_add(counters, COUNTER_hedges_skipped, request->hedges_skipped);
+    if (record->fallback)
+        counter_add(counters, COUNTER_fallbacks, 1);
 }
 
 static void log_call(const struct request *request, const struct call_record *record)
@@ -141,8 +159,14 @@ static void log_call(const struct request *request, const struct call_record *re
         log_string(&line, "code", record->error_code);
     if (*request->fault.detail)
         log_string(&line, "detail", request->fault.detail);
-    if (*request->upstream_error)
-        log_string(&line, "upstream_error", request->upstream_error);
+    if (*request->attempt->transport_error)
+        log_string(&line, "upstream_error", request->attempt->transport_error);
+    if (*request->attempt->judgement.error)
+        log_string(&line, "error", request->attempt->judgement.error);
+    if (record->attempts > 1)
+        log_number(&line, "attempts", record->attempts);
+    if (record->hedges > 0)
+        log_number(&line, "hedges", record->hedges);
     log_bool(&line, "stream", record->stream);
     log_number(&line, "queue_ms", record->queue_ms);
     log_number(&line, "total_ms", record->total_latency_ms);
@@ -153,20 +177,65 @@ static void log_call(const struct request *request, const struct call_record *re
     log_end(&line);
 }
 
+/* What becomes of the attempt whose answer was handed on: a cut after the commit is the source's
+ * failure as well. */
+static void book_last(struct request *request)
+{
+    struct attempt *attempt = request->attempt;
+    enum source_end end = SOURCE_END_UNJUDGED;
+    const char *error = "";
+
+    if (request->client_gone || request->fault.code == FAULT_shutting_down ||
+        request->fault.code == FAULT_out_of_memory) {
+        error = request->client_gone ? "client_cancelled" : fault_code_text(request->fault.code);
+    } else if (request->fault.code == FAULT_call_deadline) {
+        error = "deadline";
+    } else if (attempt->status >= 400) {
+        attempt_judge(attempt);
+        end = lanes_source_end(request, attempt);
+        error = attempt->judgement.error;
+    } else if (request->fault.code != FAULT_NONE) {
+        end = SOURCE_END_FAILURE;
+        error = *attempt->judgement.error ? attempt->judgement.error
+                                          : fault_code_text(request->fault.code);
+    } else {
+        end = SOURCE_END_SUCCESS;
+    }
+    attempt_book(attempt, end, error);
+}
+
+/* A later call may continue what this one made: it must find the same source. */
+static void remember_owner(struct request *request)
+{
+    const struct attempt *attempt = request->attempt;
+    const struct delivered *delivered = &attempt->pictures.delivered;
+
+    if (request->scope && !request->scope->direct && attempt->counting && *delivered->id &&
+        attempt->status / 100 == 2 && request->scope->member_count > 1)
+        owner_remember(&request->worker->gate, delivered->id,
+                       request->candidates.list[attempt->candidate].row, clock_monotonic_ns());
+}
+
 enum step_result settle_step(struct request *request)
 {
     struct call_record record;
+    bool to_book = request->attempt->started_ns > 0 && !request->attempt->booked;
 
     if (!request->accepted)
         return STEP_NEXT;
-    upstream_end(request);
+    if (to_book)
+        book_last(request);
+    lanes_stop(request, "");
+    upstream_close(request);
     ticket_give(&request->ticket, request->client_gone ? WAIT_CLIENT_GONE : WAIT_DONE, NULL);
+    remember_owner(request);
     if (request->client_gone)
         request->status = STATUS_CLIENT_GONE;
     fill_record(request, clock_monotonic_ns(), &record);
     add_counters(request, &record);
     if (request->worker->options->penstock.ledger)
-        gate_journal_call(&request->worker->gate, &record);
+        gate_journal_call(&request->worker->gate, &record,
+                          to_book ? &request->attempt->record : NULL);
     if (log_wants(LOG_LEVEL_INFO))
         log_call(request, &record);
     return STEP_NEXT;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define HEADERS_ADDED 8 /* room for those that do not come from the client */
+#define HEADERS_ADDED 40 /* room for those that do not come from the client */
 
 /* Parameters that never become an upstream header: hop-by-hop (RFC 9110, 7.6.1), set by
  * http_request.c, or telling about the client's network and the site it came through. */
@@ -99,21 +99,21 @@ static bool is_nominated(const char *connection, const char *name, size_t length
 }
 
 /* Header bytes are collected in one text; pointers are made when it has stopped growing. */
-static void add_header(struct request *request, const char *name, const char *prefix,
+static void add_header(struct attempt *attempt, const char *name, const char *prefix,
                        const char *value)
 {
-    text_append_string(&request->header_bytes, name);
-    text_append_char(&request->header_bytes, '\0');
-    text_append_string(&request->header_bytes, prefix);
-    text_append_string(&request->header_bytes, value);
-    text_append_char(&request->header_bytes, '\0');
-    request->header_count++;
+    text_append_string(&attempt->header_bytes, name);
+    text_append_char(&attempt->header_bytes, '\0');
+    text_append_string(&attempt->header_bytes, prefix);
+    text_append_string(&attempt->header_bytes, value);
+    text_append_char(&attempt->header_bytes, '\0');
+    attempt->header_count++;
 }
 
 /* "HTTP_X_STAINLESS_LANG" -> "x-stainless-lang"; case does not matter in HTTP. */
-static void add_param(struct request *request, const char *param, const char *equals)
+static void add_param(struct attempt *attempt, const char *param, const char *equals)
 {
-    struct text *bytes = &request->header_bytes;
+    struct text *bytes = &attempt->header_bytes;
     size_t begin = bytes->length;
 
     text_append(bytes, param + 5, (size_t)(equals - param - 5));
@@ -121,7 +121,7 @@ static void add_param(struct request *request, const char *param, const char *eq
         bytes->bytes[at] = header_letter(bytes->bytes[at]);
     text_append_char(bytes, '\0');
     text_append(bytes, equals + 1, strlen(equals + 1) + 1);
-    request->header_count++;
+    attempt->header_count++;
 }
 
 static bool is_dropped_param(const char *param, size_t length, const char *connection)
@@ -133,12 +133,28 @@ static bool is_dropped_param(const char *param, size_t length, const char *conne
            (connection && is_nominated(connection, param + 5, length - 5));
 }
 
-/* False: more headers than go upstream; leaving one out unseen would change the call. */
-static bool add_params(struct request *request)
+/* Does the source's configuration set this header? "HTTP_X_Y" is "x-y". */
+static bool is_replaced(const struct source_options *source, const char *param, size_t length)
 {
+    for (const struct option_pair *pair = source->extra_headers; pair && pair->name; pair++) {
+        size_t at = 0;
+
+        while (pair->name[at] && at + 5 < length &&
+               header_letter(pair->name[at]) == header_letter(param[at + 5]))
+            at++;
+        if (pair->name[at] == '\0' && at + 5 == length)
+            return true;
+    }
+    return false;
+}
+
+/* False: more headers than go upstream; leaving one out unseen would change the call. */
+static bool add_params(struct attempt *attempt)
+{
+    const struct request *request = attempt->request;
     char *const *params = fastcgi_params(request->fcgi);
     const char *connection = fastcgi_param(request->fcgi, "HTTP_CONNECTION");
-    bool own_key = *request->source->api_key != '\0';
+    bool own_key = *attempt->source->api_key != '\0';
 
     for (size_t i = 0; params && params[i]; i++) {
         const char *equals = strchr(params[i], '=');
@@ -151,9 +167,11 @@ static bool add_params(struct request *request)
             continue;
         if (equals[1] == '\0' && names_param(params[i], length, &user_agent, 1))
             continue;
-        if (request->header_count >= HTTP_HEADERS_MAX - HEADERS_ADDED)
+        if (is_replaced(attempt->source, params[i], length))
+            continue;
+        if (attempt->header_count >= HTTP_HEADERS_MAX - HEADERS_ADDED)
             return false;
-        add_param(request, params[i], equals);
+        add_param(attempt, params[i], equals);
     }
     return true;
 }
@@ -185,15 +203,17 @@ static void drop_query_key(struct text *url)
     url->length = strlen(url->bytes);
 }
 
-static void build_url(struct request *request)
+static void build_url(struct attempt *attempt)
 {
+    const struct request *request = attempt->request;
+    const struct source_options *source = attempt->source;
     const char *strip = request->route->strip_prefix;
     size_t strip_length = strlen(strip);
-    struct text *url = &request->url;
+    struct text *url = &attempt->url;
     size_t path;
 
     text_clear(url);
-    text_append_string(url, request->source->base_url);
+    text_append_string(url, source->base_url);
     path = url->length;
     if (request->add_version)
         text_append_string(url, "/v1");
@@ -202,39 +222,48 @@ static void build_url(struct request *request)
         url->length -= strip_length;
         memmove(url->bytes + path, url->bytes + path + strip_length, url->length - path + 1);
     }
-    if (request->source->dialect == DIALECT_GEMINI && *request->source->api_key && !url->overflowed)
+    if (source->dialect == DIALECT_GEMINI && *source->api_key && !url->overflowed)
         drop_query_key(url);
 }
 
-bool upstream_head_build(struct request *request)
+/* Pointers into the collected bytes. False: a name or value that no header may have. */
+static bool point_at_headers(struct attempt *attempt)
 {
-    const struct source_options *source = request->source;
-    const char *at;
+    const char *at = text_string(&attempt->header_bytes);
 
-    build_url(request);
-    text_clear(&request->header_bytes);
-    request->header_count = 0;
-    if (request->content_type)
-        add_header(request, "Content-Type", "", request->content_type);
-    if (!add_params(request))
-        return false;
-    /* The answer is read as it goes by, so it must not come compressed. */
-    add_header(request, "Accept-Encoding", "", "identity");
-    if (*source->api_key)
-        add_header(request, key_headers[source->dialect].name, key_headers[source->dialect].prefix,
-                   source->api_key);
-    if (request->url.overflowed || request->header_bytes.overflowed)
-        return false;
-    at = text_string(&request->header_bytes);
-    for (size_t i = 0; i < request->header_count; i++) {
-        request->headers[i].name = at;
+    for (size_t i = 0; i < attempt->header_count; i++) {
+        attempt->headers[i].name = at;
         at += strlen(at) + 1;
-        request->headers[i].value = at;
+        attempt->headers[i].value = at;
         at += strlen(at) + 1;
-        if (!parse_is_token(request->headers[i].name) || has_line_break(request->headers[i].value))
+        if (!parse_is_token(attempt->headers[i].name) || has_line_break(attempt->headers[i].value))
             return false;
     }
     return true;
+}
+
+bool upstream_head_build(struct attempt *attempt)
+{
+    const struct source_options *source = attempt->source;
+
+    build_url(attempt);
+    text_clear(&attempt->header_bytes);
+    attempt->header_count = 0;
+    if (attempt->request->content_type)
+        add_header(attempt, "Content-Type", "", attempt->request->content_type);
+    if (!add_params(attempt))
+        return false;
+    /* The answer is read as it goes by, so it must not come compressed. */
+    add_header(attempt, "Accept-Encoding", "", "identity");
+    if (*source->api_key)
+        add_header(attempt, key_headers[source->dialect].name, key_headers[source->dialect].prefix,
+                   source->api_key);
+    for (const struct option_pair *pair = source->extra_headers;
+         pair && pair->name && attempt->header_count < HTTP_HEADERS_MAX; pair++)
+        add_header(attempt, pair->name, "", pair->value);
+    if (attempt->url.overflowed || attempt->header_bytes.overflowed)
+        return false;
+    return point_at_headers(attempt);
 }
 
 /* Upstream headers that stop here: hop-by-hop, ours instead of theirs, about the upstream's own site,
@@ -305,27 +334,37 @@ static void add_length(struct text *head, int64_t length)
     text_append(head, "\r\n", 2);
 }
 
-void upstream_head_translate(struct request *request, const struct http_head *head)
+/* What a scope says of trying again is its own: of all its sources, not of the one that answered. */
+static bool is_told_anew(const struct request *request, const struct http_head *head,
+                         const char *name)
 {
-    text_clear(&request->head);
+    return !request->scope->direct && head->status >= 400 &&
+           (text_same_name(name, "retry-after") || text_same_name(name, "retry-after-ms") ||
+            text_same_name(name, "x-should-retry"));
+}
+
+void upstream_head_translate(struct attempt *attempt, const struct http_head *head)
+{
+    const struct request *request = attempt->request;
+
+    text_clear(&attempt->head);
     /* No Status means 200 (RFC 3875, 6.3.3); some web servers pass the line on as a header. */
     if (head->status != 200)
-        text_printf(&request->head, "Status: %d %s\r\n", head->status, reason_of(head->status));
+        text_printf(&attempt->head, "Status: %d %s\r\n", head->status, reason_of(head->status));
     for (size_t i = 0; i < head->header_count; i++) {
         const char *name = head->headers[i].name;
 
         if (is_dropped_header(name) || is_nominated_by(head, name) ||
-            is_order_to_redirect(head, name) || is_malformed(&head->headers[i]))
+            is_order_to_redirect(head, name) || is_malformed(&head->headers[i]) ||
+            is_told_anew(request, head, name))
             continue;
         if (text_same_name(name, "x-request-id"))
             name = "x-upstream-request-id";
-        add_line(&request->head, name, head->headers[i].value);
+        add_line(&attempt->head, name, head->headers[i].value);
     }
     /* 204 has no length, whatever the upstream says (RFC 9110, 8.6). */
-    if (head->content_length >= 0 && !request->upstream_is_stream && head->status != 204)
-        add_length(&request->head, head->content_length);
-    if (request->upstream_is_stream)
-        text_append_string(&request->head, "X-Accel-Buffering: no\r\n");
-    respond_append_own_headers(request, &request->head);
-    text_append_string(&request->head, "\r\n");
+    if (head->content_length >= 0 && !attempt->is_stream && head->status != 204)
+        add_length(&attempt->head, head->content_length);
+    if (attempt->is_stream)
+        text_append_string(&attempt->head, "X-Accel-Buffering: no\r\n");
 }

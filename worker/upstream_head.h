@@ -11,9 +11,10 @@
 
 #include "worker/request.h"
 
-/* Fill request->url, request->headers from the request and its source. False: too much. */
-MUST_CHECK bool upstream_head_build(struct request *request);
-/* Write the CGI head for the client from the upstream's into request->head. */
-void upstream_head_translate(struct request *request, const struct http_head *head);
+/* Fill the attempt's url and headers from the request and the source. False: too much. */
+MUST_CHECK bool upstream_head_build(struct attempt *attempt);
+/* Write the CGI head for the client from the upstream's into attempt->head, without our own headers
+ * and without its end: those are known at the commit. */
+void upstream_head_translate(struct attempt *attempt, const struct http_head *head);
 
 #endif

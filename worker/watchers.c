@@ -30,7 +30,7 @@ void watchers_begin(struct request *request)
 
 void watchers_begin_late(struct request *request, int64_t now_ns)
 {
-    if (now_ns - request->attempt_started_ns >= CLIENT_WATCH_INTERVAL_MS * NS_PER_MS)
+    if (now_ns - request->attempt->started_ns >= CLIENT_WATCH_INTERVAL_MS * NS_PER_MS)
         watchers_begin(request);
 }
 

@@ -14,6 +14,8 @@
 struct house {
     struct options options;
     struct source_options source;
+    struct scope_member member;
+    struct scope_options scope;
     struct route_options route;
     struct worker worker;
     struct bell_seat seat;
@@ -29,8 +31,11 @@ static inline struct house *house_new(void)
     REQUIRE(house != NULL);
     house->source = (struct source_options){
         .name = "a", .base_url = "https://a.example", .api_key = "", .ca_file = ""};
+    house->member = (struct scope_member){.source = &house->source, .weight = 1};
+    house->scope = (struct scope_options){
+        .name = "r", .direct = true, .members = &house->member, .member_count = 1};
     house->route = (struct route_options){
-        .name = "r", .path = "/v1/", .source = "a", .strip_prefix = "", .to = &house->source};
+        .name = "r", .path = "/v1/", .source = "a", .strip_prefix = "", .to = &house->scope};
     house->options.penstock.max_params_bytes = 65536;
     house->options.penstock.state_directory = "/nowhere";
     house->options.sources = &house->source;
@@ -42,13 +47,16 @@ static inline struct house *house_new(void)
     house->request = request_new(&house->worker, &house->seat);
     REQUIRE(house->request != NULL);
     house->fcgi = house->request->fcgi;
-    house->request->source = &house->source;
+    house->request->scope = &house->scope;
+    house->request->attempt->source = &house->source;
+    house->request->deadline_ns = CLOCK_NEVER;
+    house->request->retry_after_ms = -1;
+    house->request->should_retry = -1;
     house->request->route = &house->route;
     house->request->client_name = "";
     house->request->method = "POST";
     house->request->raw_target = "/v1/chat/completions";
     house->request->next_heartbeat_ns = CLOCK_NEVER;
-    house->request->upstream_length = -1;
     house->request->fault.retry_after_ms = -1;
     (void)text_copy(house->request->call_id, sizeof house->request->call_id, "pst_test");
     ticket_init(&house->request->ticket, &house->worker.gate);

@@ -1,0 +1,476 @@
+/* attempt.c - one exchange with one source; see attempt.h. */
+#include "worker/attempt.h"
+
+#include "base/clock.h"
+#include "worker/request.h"
+#include "worker/upstream.h"
+#include "worker/upstream_head.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define TOKEN_TEXT_BYTES 4 /* of a prompt, roughly, until estimates calibrate themselves */
+
+struct attempt *attempt_new(struct request *request, unsigned lane)
+{
+    struct attempt *attempt = calloc(1, sizeof *attempt);
+
+    if (!attempt)
+        return NULL;
+    attempt->request = request;
+    attempt->lane = lane;
+    text_init(&attempt->url, 16384);
+    text_init(&attempt->header_bytes, HTTP_HEAD_BYTES_MAX);
+    text_init(&attempt->model, 2048);
+    text_init(&attempt->head, HTTP_HEAD_BYTES_MAX + 4096);
+    text_init(&attempt->held, ATTEMPT_BODY_HELD_MAX);
+    text_init(&attempt->error_body, ATTEMPT_ERROR_BODY_MAX);
+    attempt_clear(attempt);
+    return attempt;
+}
+
+void attempt_free(struct attempt *attempt)
+{
+    if (!attempt)
+        return;
+    text_release(&attempt->url);
+    text_release(&attempt->header_bytes);
+    text_release(&attempt->model);
+    text_release(&attempt->head);
+    text_release(&attempt->held);
+    text_release(&attempt->error_body);
+    free(attempt);
+}
+
+void attempt_clear(struct attempt *attempt)
+{
+    REQUIRE(!attempt->exchange);
+    attempt->source = NULL;
+    attempt->candidate = 0;
+    attempt->n = 0;
+    attempt->hedge = false;
+    attempt->permit = (struct source_permit){.row = NO_INDEX};
+    attempt->started_ns = attempt->started_wall_ms = 0;
+    text_clear(&attempt->head);
+    text_clear(&attempt->held);
+    attempt->held.limit = ATTEMPT_BODY_HELD_MAX;
+    text_clear(&attempt->error_body);
+    attempt->status = 0;
+    attempt->is_stream = attempt->by_close = false;
+    attempt->length = -1;
+    attempt->bytes = 0;
+    attempt->last_ns = attempt->ttft_ns = 0;
+    attempt->counting = attempt->read_to_end = attempt->full = false;
+    attempt->booked = attempt->opened = false;
+    attempt->fault = FAULT_NONE;
+    attempt->transport_error[0] = '\0';
+    attempt->judgement = (struct judgement){.class = ATTEMPT_OK, .retry_after_ms = -1};
+    judge_hints_begin(&attempt->hints);
+}
+
+/* ---- what comes ------------------------------------------------------------------------------ */
+
+static const char *header_value(const struct http_head *head, const char *name)
+{
+    for (size_t i = 0; i < head->header_count; i++)
+        if (text_same_name(head->headers[i].name, name))
+            return head->headers[i].value;
+    return NULL;
+}
+
+/* Chunks tell a body's end; with any other transfer coding the connection does (RFC 9112, 6.3). */
+static bool is_chunked(const struct http_head *head)
+{
+    for (size_t i = 0; i < head->header_count; i++)
+        if (text_same_name(head->headers[i].name, "transfer-encoding") &&
+            strcasestr(head->headers[i].value, "chunked"))
+            return true;
+    return false;
+}
+
+static bool on_head(void *context, const struct http_head *head)
+{
+    struct attempt *attempt = context;
+    struct request *request = attempt->request;
+    const char *type = header_value(head, "content-type");
+
+    attempt->status = head->status;
+    attempt->length = head->content_length;
+    attempt->is_stream = type && strncasecmp(type, "text/event-stream", 17) == 0;
+    attempt->by_close = head->content_length < 0 && !is_chunked(head);
+    attempt->last_ns = clock_monotonic_ns();
+    upstream_head_translate(attempt, head);
+    if (attempt->head.overflowed) { /* half a head would swallow the body's beginning */
+        attempt->fault = FAULT_out_of_memory;
+        attempt->status = 0;
+        return false;
+    }
+    if (head->status >= 400)
+        for (size_t i = 0; i < head->header_count; i++)
+            judge_hints_read(&attempt->hints, head->headers[i].name, head->headers[i].value,
+                             clock_wall_ms());
+    pictures_begin(&attempt->pictures, request->reader.intent.endpoint, type,
+                   header_value(head, "content-encoding"));
+    attempt->counting = true;
+    http_client_wake(request->client);
+    return true;
+}
+
+/* Is it read far enough to tell its content from what comes before it? */
+static bool shows_content(const struct attempt *attempt)
+{
+    return attempt->is_stream && attempt->pictures.body == PICTURES_SSE &&
+           attempt->request->reader.intent.endpoint != ENDPOINT_OTHER &&
+           attempt->request->reader.intent.endpoint != ENDPOINT_EMBEDDINGS;
+}
+
+static void read_along(struct attempt *attempt, const char *bytes, size_t length)
+{
+    attempt->last_ns = clock_monotonic_ns();
+    attempt->bytes += (int64_t)length;
+    pictures_feed(&attempt->pictures, bytes, length);
+    if (attempt->ttft_ns == 0 &&
+        (!shows_content(attempt) || attempt->pictures.delivered.content_seen))
+        attempt->ttft_ns = attempt->last_ns - attempt->started_ns;
+    if (attempt->status >= 400) {
+        size_t room = attempt->error_body.limit - attempt->error_body.length;
+
+        text_append(&attempt->error_body, bytes, length < room ? length : room);
+    }
+}
+
+static bool is_committed(const struct attempt *attempt)
+{
+    return attempt->request->committed && attempt->request->attempt == attempt;
+}
+
+static enum http_take on_body(void *context, const char *bytes, size_t length)
+{
+    struct attempt *attempt = context;
+    struct request *request = attempt->request;
+
+    if (!is_committed(attempt) && attempt->held.length + length > attempt->held.limit) {
+        attempt->full = true;
+        http_client_wake(request->client);
+        return HTTP_PAUSE;
+    }
+    read_along(attempt, bytes, length);
+    http_client_wake(request->client);
+    if (!is_committed(attempt)) {
+        text_append(&attempt->held, bytes, length);
+        if (!attempt->held.overflowed)
+            return HTTP_TAKEN;
+        attempt->fault = FAULT_out_of_memory;
+        return HTTP_ABORT;
+    }
+    upstream_give_slot(request);
+    return upstream_pass_body(request, bytes, length) ? HTTP_TAKEN : HTTP_ABORT;
+}
+
+/* ---- beginning and ending -------------------------------------------------------------------- */
+
+/* How long a body goes upstream; -1 = none at all. */
+static int64_t body_bytes(const struct attempt *attempt)
+{
+    const struct request *request = attempt->request;
+
+    /* A body of HEAD has no meaning (RFC 9110, 9.3.2). */
+    if (strcmp(request->method, "HEAD") == 0)
+        return -1;
+    if (request->body.bytes > 0)
+        return body_reader_bytes(&attempt->body);
+    return request->announced_bytes < 0 || strcmp(request->method, "GET") == 0 ? -1 : 0;
+}
+
+static bool start_exchange(struct attempt *attempt)
+{
+    struct request *request = attempt->request;
+    const struct http_request asked = {
+        .method = request->method,
+        .url = text_string(&attempt->url),
+        .headers = attempt->headers,
+        .header_count = attempt->header_count,
+        .body_bytes = body_bytes(attempt),
+        .read_body = body_reader_read,
+        .body_context = &attempt->body,
+        .fresh_connection = request->reader.intent.image || request->attempts > 0,
+        .connect_timeout_ms = attempt->source->connect_timeout_ms,
+        .ca_file = attempt->source->ca_file,
+    };
+    const struct http_sink sink = {.context = attempt, .on_head = on_head, .on_body = on_body};
+
+    attempt->body.read_at = 0;
+    request->attempts++;
+    attempt->started_ns = clock_monotonic_ns();
+    attempt->started_wall_ms = clock_wall_ms();
+    attempt->exchange = http_exchange_start(request->client, &asked, &sink);
+    if (attempt->exchange)
+        return true;
+    fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+    return false;
+}
+
+bool attempt_begin(struct attempt *attempt)
+{
+    struct request *request = attempt->request;
+    struct body_edit edit;
+
+    attempt->n = request->attempts + 1;
+    if (!candidates_edit(attempt, &edit) || !upstream_head_build(attempt)) {
+        fault_set(&request->fault, FAULT_headers_too_large, "%s", "");
+        return false;
+    }
+    body_reader_init(&attempt->body, &request->body, &edit);
+    return start_exchange(attempt);
+}
+
+bool attempt_ask_again(struct attempt *attempt)
+{
+    attempt_end(attempt);
+    return start_exchange(attempt);
+}
+
+void attempt_end(struct attempt *attempt)
+{
+    if (attempt->exchange)
+        http_exchange_end(attempt->exchange);
+    attempt->exchange = NULL;
+}
+
+void attempt_read_end(struct attempt *attempt)
+{
+    if (attempt->counting && !attempt->read_to_end)
+        pictures_end(&attempt->pictures);
+    attempt->read_to_end = true;
+}
+
+bool attempt_was_sent(const struct attempt *attempt)
+{
+    return attempt->exchange && http_exchange_sent_ns(attempt->exchange) != 0;
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+static void sooner(struct attempt_deadline *deadline, int64_t from_ns, int64_t after_ms,
+                   const char *error)
+{
+    int64_t at_ns = from_ns + after_ms * NS_PER_MS;
+
+    if (after_ms > 0 && at_ns < deadline->at_ns) {
+        deadline->at_ns = at_ns;
+        deadline->error = error;
+    }
+}
+
+/* The watchdog of a stream's first content: from the transport's start, over connect and head;
+ * nothing but content calls it off (H5). */
+static bool waits_for_content(const struct attempt *attempt)
+{
+    if (attempt->source->ttft_timeout_ms <= 0 || !request_wants_stream(attempt->request) ||
+        attempt->status >= 400)
+        return false;
+    return shows_content(attempt) ? !attempt->pictures.delivered.content_seen : attempt->bytes == 0;
+}
+
+struct attempt_deadline attempt_deadline(const struct attempt *attempt)
+{
+    const struct request *request = attempt->request;
+    const struct image_concurrency_options *image = &request->worker->options->image;
+    const struct source_options *source = attempt->source;
+    bool is_image = request->reader.intent.image;
+    bool begun = attempt->status != 0;
+    int64_t idle_ms = source->stream_idle_timeout_ms;
+    struct attempt_deadline deadline = {
+        .at_ns = CLOCK_NEVER,
+        .fault = is_committed(attempt) ? FAULT_upstream_stalled : FAULT_upstream_timeout,
+        .error = "",
+    };
+
+    sooner(&deadline, attempt->started_ns, source->timeout_ms, "timeout");
+    if (waits_for_content(attempt))
+        sooner(&deadline, attempt->started_ns, source->ttft_timeout_ms, "ttft_timeout");
+    if (is_image && attempt->bytes == 0) {
+        int64_t before_ns = deadline.at_ns;
+
+        sooner(&deadline, attempt->started_ns, image->image_first_byte_timeout_ms,
+               "first_byte_timeout");
+        if (begun && deadline.at_ns < before_ns)
+            deadline.fault = FAULT_upstream_stalled;
+    }
+    /* A document's early head tells no more of its first byte than none. */
+    if (!begun || (is_image && attempt->bytes == 0 && !attempt->is_stream &&
+                   image->image_first_byte_timeout_ms >= 0))
+        return deadline;
+    if (is_image && attempt->is_stream && image->image_stream_data_interval_timeout_ms >= 0)
+        idle_ms = image->image_stream_data_interval_timeout_ms;
+    if (idle_ms > 0 && attempt->last_ns + idle_ms * NS_PER_MS < deadline.at_ns)
+        deadline = (struct attempt_deadline){.at_ns = attempt->last_ns + idle_ms * NS_PER_MS,
+                                             .fault = FAULT_upstream_stalled,
+                                             .error = "idle_timeout"};
+    return deadline;
+}
+
+/* ---- what became of it ----------------------------------------------------------------------- */
+
+/* Of pictures there may be several, each with an event that says so. */
+bool attempt_stream_has_ended(const struct attempt *attempt)
+{
+    const struct delivered *delivered = &attempt->pictures.delivered;
+
+    return attempt->is_stream && delivered->terminal_seen &&
+           (delivered->error_seen || attempt->request->reader.intent.endpoint != ENDPOINT_IMAGES);
+}
+
+/* An event stream that ends without its last event, by nothing but a closed connection, was cut (N4).
+ * Not one that is encoded: it is not read, and its own end tells. */
+static bool stream_is_whole(const struct attempt *attempt, enum http_outcome outcome)
+{
+    if (attempt_stream_has_ended(attempt))
+        return true;
+    return outcome == HTTP_COMPLETE &&
+           (!attempt->by_close || attempt->pictures.body != PICTURES_SSE ||
+            attempt->pictures.delivered.terminal_seen ||
+            attempt->request->reader.intent.endpoint == ENDPOINT_OTHER);
+}
+
+/* The same of a document: where only the closed connection says that it is over, its JSON must be.
+ * An error needs no such proof: half of one is still an error. */
+static bool document_is_whole(const struct attempt *attempt)
+{
+    return !attempt->by_close || attempt->status / 100 != 2 || attempt->bytes == 0 ||
+           attempt->pictures.body != PICTURES_JSON ||
+           attempt->pictures.json.state == JSON_SCAN_TOO_DEEP ||
+           attempt->pictures.delivered.terminal_seen;
+}
+
+enum fault_code attempt_outcome_fault(struct attempt *attempt)
+{
+    static const enum fault_code faults[] = {
+        [HTTP_RUNNING] = FAULT_internal,
+        [HTTP_COMPLETE] = FAULT_NONE,
+        [HTTP_NOT_SENT] = FAULT_upstream_connect,
+        [HTTP_CONNECT_TIMEOUT] = FAULT_upstream_connect,
+        [HTTP_NO_ANSWER] = FAULT_upstream_no_answer,
+        [HTTP_CUT] = FAULT_upstream_cut,
+        [HTTP_BAD_ANSWER] = FAULT_upstream_bad_answer,
+        [HTTP_BODY_FAILED] = FAULT_internal,
+        [HTTP_ABORTED] = FAULT_client_gone,
+        [HTTP_OUT_OF_MEMORY] = FAULT_out_of_memory,
+    };
+    enum http_outcome outcome = http_exchange_outcome(attempt->exchange);
+    enum fault_code code = faults[outcome];
+
+    if (attempt->fault != FAULT_NONE)
+        return attempt->fault;
+    if (attempt->is_stream &&
+        (outcome == HTTP_COMPLETE || outcome == HTTP_CUT || outcome == HTTP_RUNNING))
+        code = stream_is_whole(attempt, outcome) ? FAULT_NONE : FAULT_upstream_cut;
+    else if (outcome == HTTP_COMPLETE && !document_is_whole(attempt))
+        code = FAULT_upstream_cut;
+    attempt->fault = code;
+    if (code != FAULT_NONE) /* it may name the upstream's host: for the log, not for the client */
+        (void)text_copy(attempt->transport_error, sizeof attempt->transport_error,
+                        http_exchange_error(attempt->exchange));
+    return code;
+}
+
+/* A refusal of the key that the caller brought, or of the account behind it, is the caller's affair:
+ * it says nothing about the source. */
+static void settle_whose_fault(struct attempt *attempt)
+{
+    struct judgement *judgement = &attempt->judgement;
+
+    if (*attempt->source->api_key)
+        return;
+    if (judgement->class == ATTEMPT_CREDENTIAL || judgement->class == ATTEMPT_MONEY ||
+        judgement->class == ATTEMPT_QUOTA_DAY)
+        judgement->class = ATTEMPT_REQUEST;
+}
+
+void attempt_judge(struct attempt *attempt)
+{
+    bool in_stream = attempt->is_stream && attempt->status / 100 == 2;
+    const struct text *body = in_stream ? &attempt->held : &attempt->error_body;
+    const struct judge_evidence evidence = {
+        .dialect = (enum dialect_name)attempt->source->dialect,
+        .status = attempt->status,
+        .stream = in_stream,
+        .body = text_string(body),
+        .body_bytes = body->length,
+        .hints = &attempt->hints,
+    };
+    bool answered = attempt->status >= 400 || (in_stream && attempt->pictures.delivered.error_seen);
+
+    if (answered)
+        judge_answer(&evidence, &attempt->judgement);
+    else if (attempt->exchange)
+        judge_transport(http_exchange_outcome(attempt->exchange), attempt_was_sent(attempt),
+                        &attempt->judgement);
+    settle_whose_fault(attempt);
+}
+
+/* ---- booking --------------------------------------------------------------------------------- */
+
+static int64_t tokens_of(const struct attempt *attempt)
+{
+    const struct delivered *delivered = &attempt->pictures.delivered;
+
+    if (!attempt->counting || (delivered->tokens_in < 0 && delivered->tokens_out < 0))
+        return -1;
+    return (delivered->tokens_in > 0 ? delivered->tokens_in : 0) +
+           (delivered->tokens_out > 0 ? delivered->tokens_out : 0);
+}
+
+void attempt_fill_record(struct attempt *attempt, int64_t ended_wall_ms, const char *error)
+{
+    struct request *request = attempt->request;
+
+    attempt->record = (struct attempt_record){
+        .started_wall_ms = attempt->started_wall_ms,
+        .ended_wall_ms = ended_wall_ms,
+        .ttft_ms = attempt->ttft_ns > 0 ? attempt->ttft_ns / NS_PER_MS : -1,
+        .generation_ms =
+            attempt->last_ns > 0 ? (attempt->last_ns - attempt->started_ns) / NS_PER_MS : -1,
+        .est_tokens = (int64_t)((request->reader.intent.body_text_bytes + TOKEN_TEXT_BYTES - 1) /
+                                TOKEN_TEXT_BYTES),
+        .settled_tokens = tokens_of(attempt),
+        .status = attempt->status,
+        .pid = request->worker->pid,
+        .n = attempt->n,
+        .hedge = attempt->hedge,
+    };
+    (void)text_copy(attempt->record.call_id, sizeof attempt->record.call_id, request->call_id);
+    (void)text_copy(attempt->record.source, sizeof attempt->record.source, attempt->source->name);
+    (void)text_copy(attempt->record.error, sizeof attempt->record.error, error);
+}
+
+void attempt_book(struct attempt *attempt, enum source_end end, const char *error)
+{
+    struct request *request = attempt->request;
+    const struct scope_options *scope = request->scope;
+    int64_t now_ns = clock_monotonic_ns(), now_wall_ms = clock_wall_ms();
+    const struct source_outcome outcome = {
+        .end = end,
+        .terms = {.failures = (uint32_t)scope->breaker_failures,
+                  .share_percent = (uint32_t)scope->breaker_share_percent,
+                  .share_calls = (uint32_t)scope->breaker_share_calls,
+                  .cooldown_ns = scope->breaker_cooldown_ms * NS_PER_MS,
+                  .cooldown_max_ns = scope->breaker_cooldown_max_ms * NS_PER_MS},
+        .transport_ns = attempt->last_ns - attempt->started_ns,
+        .out_ns = (end == SOURCE_END_OUT ? attempt->judgement.out_ms
+                                         : attempt->judgement.retry_after_ms) *
+                  NS_PER_MS,
+        .reason = attempt->judgement.error,
+        .now_ns = now_ns,
+        .now_wall_ms = now_wall_ms,
+    };
+
+    if (attempt->booked || attempt->started_ns == 0)
+        return;
+    attempt->booked = true;
+    source_release(&request->worker->gate, &attempt->permit, &outcome);
+    attempt_fill_record(attempt, now_wall_ms, error);
+    /* Cancelling does not undo what the upstream does: its reservation stays (R12). */
+    attempt->record.kept_est = end == SOURCE_END_UNJUDGED && attempt->status / 100 <= 2 && *error;
+}

@@ -1,0 +1,372 @@
+/*
+ * lanes.c - the exchanges of a call that run; see lanes.h.
+ *
+ * An answer is held back as long as something else could still be done (H4): an error until it can be
+ * judged, a stream until its first content, a document on a scope that hedges until it is whole.
+ * When nothing else could be done, the head commits.
+ */
+#include "worker/lanes.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "worker/upstream.h"
+
+#include <string.h>
+
+/* ---- booking --------------------------------------------------------------------------------- */
+
+static void journal(struct request *request, struct attempt *attempt)
+{
+    if (request->worker->options->penstock.ledger)
+        gate_journal_attempt(&request->worker->gate, &attempt->record);
+}
+
+/* Book it and write its row; the exchange may still be open. */
+static void close_row(struct request *request, struct attempt *attempt, enum source_end end,
+                      const char *error)
+{
+    if (attempt->booked || attempt->started_ns == 0)
+        return;
+    attempt_book(attempt, end, error);
+    journal(request, attempt);
+}
+
+static enum source_end end_of(const struct request *request, enum attempt_class class)
+{
+    switch (class) {
+    case ATTEMPT_OK:
+        return SOURCE_END_SUCCESS;
+    case ATTEMPT_THROTTLE:
+        return SOURCE_END_THROTTLED;
+    case ATTEMPT_QUOTA_DAY:
+    case ATTEMPT_MONEY:
+    case ATTEMPT_CREDENTIAL:
+        /* A direct route has nowhere else to go: its caller hears it from the upstream itself. */
+        return request->scope->direct ? SOURCE_END_UNJUDGED : SOURCE_END_OUT;
+    case ATTEMPT_TRANSIENT:
+    case ATTEMPT_UNSENT:
+    case ATTEMPT_UNKNOWN:
+        return SOURCE_END_FAILURE;
+    case ATTEMPT_REQUEST:
+    case ATTEMPT_OURS:
+        return SOURCE_END_UNJUDGED;
+    }
+    UNREACHABLE();
+}
+
+enum source_end lanes_source_end(const struct request *request, const struct attempt *attempt)
+{
+    return end_of(request, attempt->judgement.class);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+static bool make_lane(struct request *request, unsigned lane)
+{
+    if (!request->lanes[lane])
+        request->lanes[lane] = attempt_new(request, lane);
+    return request->lanes[lane] != NULL;
+}
+
+static enum plan_refusal refusal_of(enum source_verdict verdict)
+{
+    switch (verdict) {
+    case SOURCE_ADMITTED:
+    case SOURCE_NONE:
+        return PLAN_REFUSED_NONE;
+    case SOURCE_OUT:
+        return PLAN_REFUSED_OUT;
+    case SOURCE_OPEN:
+        return PLAN_REFUSED_OPEN;
+    case SOURCE_BUSY:
+    case SOURCE_WAITING:
+        return PLAN_REFUSED_BUSY;
+    }
+    UNREACHABLE();
+}
+
+/* Call ids are random; another number for each attempt. */
+static uint64_t chance(const struct request *request)
+{
+    return hash_bytes(request->call_id, strlen(request->call_id)) +
+           request->attempts * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* Answers may be long, so is a probe: it is void only when nobody can be waiting for it any more. */
+#define PROBE_GRACE_NS (5 * NS_PER_S)
+
+static void admit(struct request *request, const struct plan_step *step, struct source_answer *ret)
+{
+    const struct scope_options *scope = request->scope;
+    const struct candidates *candidates = &request->candidates;
+    const struct source_wish wish = {
+        .candidates = candidates->list,
+        .count = candidates->count,
+        .excluded = step->excluded | candidates->barred,
+        .tried = step->tried,
+        .weighted = scope->balance == BALANCE_WEIGHTED,
+        .hedge = step->hedge,
+        .hedge_of = step->hedge ? request->lanes[0]->candidate : 0,
+        .last_resort = scope->direct || scope->when_all_open == ALL_OPEN_TRY,
+        .random = chance(request),
+        .now_ns = clock_monotonic_ns(),
+        .probe_ns = scope->members[0].source->timeout_ms * NS_PER_MS + PROBE_GRACE_NS,
+    };
+
+    source_admit(&request->worker->gate, &wish, ret);
+}
+
+bool lanes_start(struct request *request, const struct plan_step *step)
+{
+    struct source_answer answer;
+    struct attempt *attempt;
+
+    admit(request, step, &answer);
+    if (answer.verdict != SOURCE_ADMITTED) {
+        plan_not_admitted(&request->plan, step->lane, refusal_of(answer.verdict),
+                          answer.earliest_ns, clock_monotonic_ns());
+        return true;
+    }
+    if (!make_lane(request, step->lane)) {
+        const struct source_outcome none = {
+            .end = SOURCE_END_UNJUDGED, .reason = "", .now_ns = clock_monotonic_ns()};
+
+        source_release(&request->worker->gate, &answer.permit, &none);
+        if (step->hedge) {
+            plan_not_admitted(&request->plan, step->lane, PLAN_REFUSED_BUSY, CLOCK_NEVER,
+                              clock_monotonic_ns());
+            return true;
+        }
+        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+        return false;
+    }
+    attempt = request->lanes[step->lane];
+    attempt_end(attempt);
+    attempt_clear(attempt);
+    attempt->candidate = answer.candidate;
+    attempt->source = request->scope->members[answer.candidate].source;
+    attempt->permit = answer.permit;
+    attempt->hedge = step->hedge;
+    if (request->plan.terms.hedge_after_ns != CLOCK_NEVER && !request_wants_stream(request) &&
+        request->reader.intent.hedgeable)
+        attempt->held.limit = ATTEMPT_ANSWER_HELD_MAX;
+    if (!step->hedge)
+        request->attempt = attempt;
+    if (!attempt_begin(attempt))
+        return false;
+    plan_started(&request->plan, step->lane, answer.candidate, attempt->started_ns);
+    return true;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+/* What the plan is told goes into the ledger as well. */
+static void failed(struct request *request, struct attempt *attempt, bool has_answer,
+                   const char *error)
+{
+    plan_failed(&request->plan, attempt->lane, &attempt->judgement, has_answer,
+                clock_monotonic_ns());
+    close_row(request, attempt, lanes_source_end(request, attempt), error);
+    if (!has_answer)
+        attempt_end(attempt);
+}
+
+static void failed_as(struct request *request, struct attempt *attempt, enum attempt_class class,
+                      const char *error)
+{
+    attempt->judgement.class = class;
+    (void)text_copy(attempt->judgement.error, sizeof attempt->judgement.error, error);
+    failed(request, attempt, false, error);
+}
+
+/* Asks for nothing but an answer (RFC 9110, 9.2.1), got none, and was asked only once. An upstream may
+ * close a kept connection in the very moment it is used again. */
+static bool may_ask_again(const struct request *request, const struct attempt *attempt)
+{
+    return request->attempts == 1 && request->body.bytes == 0 &&
+           http_exchange_outcome(attempt->exchange) == HTTP_NO_ANSWER &&
+           (strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0);
+}
+
+static bool other_lane_runs(const struct request *request, const struct attempt *attempt)
+{
+    const struct attempt *other = request->lanes[1 - attempt->lane];
+
+    return other && other->exchange && !other->booked;
+}
+
+static bool is_readable_stream(const struct request *request, const struct attempt *attempt)
+{
+    return attempt->pictures.body == PICTURES_SSE &&
+           request->reader.intent.endpoint != ENDPOINT_OTHER &&
+           request->reader.intent.endpoint != ENDPOINT_EMBEDDINGS;
+}
+
+enum sight { SIGHT_NOTHING, SIGHT_CONTENT, SIGHT_ERROR_EVENT, SIGHT_OUTGROWN };
+
+/* Of a running attempt whose head is here: does it commit? */
+static enum sight look_at_answer(const struct request *request, const struct attempt *attempt)
+{
+    if (attempt->status / 100 == 3 || plan_is_last_hope(&request->plan))
+        return SIGHT_CONTENT;
+    if (attempt->status >= 400)
+        return attempt->full ? SIGHT_OUTGROWN : SIGHT_NOTHING;
+    if (!attempt->is_stream) {
+        if (attempt->held.limit != ATTEMPT_ANSWER_HELD_MAX ||
+            attempt->length > (int64_t)ATTEMPT_ANSWER_HELD_MAX)
+            return SIGHT_CONTENT;
+        return attempt->full ? SIGHT_CONTENT : SIGHT_NOTHING;
+    }
+    if (!is_readable_stream(request, attempt) || attempt->pictures.delivered.content_seen)
+        return SIGHT_CONTENT;
+    if (attempt->pictures.delivered.error_seen)
+        return SIGHT_ERROR_EVENT;
+    if (attempt->full || attempt->pictures.sse.events >= ATTEMPT_EVENTS_HELD_MAX)
+        return other_lane_runs(request, attempt) ? SIGHT_OUTGROWN : SIGHT_CONTENT;
+    return SIGHT_NOTHING;
+}
+
+/* A whole answer that promised something and brought nothing, or what is no answer. */
+static bool is_empty_handed(const struct request *request, const struct attempt *attempt)
+{
+    if (attempt->status / 100 != 2 || request->reader.intent.image)
+        return false;
+    if (attempt->is_stream)
+        return is_readable_stream(request, attempt) && !attempt->pictures.delivered.content_seen;
+    return attempt->held.limit == ATTEMPT_ANSWER_HELD_MAX &&
+           attempt->pictures.body == PICTURES_JSON && !attempt->pictures.delivered.terminal_seen;
+}
+
+static void attend_finished(struct request *request, struct attempt *attempt)
+{
+    enum fault_code fault;
+
+    if (may_ask_again(request, attempt) && attempt_ask_again(attempt))
+        return;
+    attempt_read_end(attempt);
+    fault = attempt_outcome_fault(attempt);
+    if (attempt->status >= 400 ||
+        (fault == FAULT_NONE && attempt->is_stream && attempt->pictures.delivered.error_seen &&
+         !attempt->pictures.delivered.content_seen && !plan_is_last_hope(&request->plan))) {
+        attempt_judge(attempt);
+        failed(request, attempt, fault == FAULT_NONE, attempt->judgement.error);
+    } else if (fault != FAULT_NONE) {
+        attempt_judge(attempt);
+        failed(request, attempt, false, fault_code_text(fault));
+    } else if (is_empty_handed(request, attempt)) {
+        attempt->judgement.class = ATTEMPT_TRANSIENT;
+        (void)text_copy(attempt->judgement.error, sizeof attempt->judgement.error, "empty_answer");
+        failed(request, attempt, true, "empty_answer");
+    } else {
+        plan_content(&request->plan, attempt->lane, clock_monotonic_ns());
+    }
+}
+
+/* Its time is over: sent and not answered, what became of it is unknown (decisions, Calls). */
+static void attend_time_out(struct request *request, struct attempt *attempt,
+                            const struct attempt_deadline *deadline)
+{
+    bool sent = attempt_was_sent(attempt);
+
+    attempt->fault = deadline->fault;
+    failed_as(request, attempt, sent ? ATTEMPT_UNKNOWN : ATTEMPT_UNSENT, deadline->error);
+}
+
+/* An open row for each of the two, so that they can be closed if this process dies. */
+static void open_rows(struct request *request)
+{
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
+        struct attempt *attempt = request->lanes[lane];
+
+        if (attempt->opened || attempt->booked || !attempt_was_sent(attempt))
+            continue;
+        attempt->opened = true;
+        attempt_fill_record(attempt, 0, "");
+        journal(request, attempt);
+    }
+}
+
+static void attend(struct request *request, struct attempt *attempt)
+{
+    struct attempt_deadline deadline = attempt_deadline(attempt);
+
+    if (http_exchange_outcome(attempt->exchange) != HTTP_RUNNING) {
+        attend_finished(request, attempt);
+        return;
+    }
+    if (attempt->status != 0) {
+        switch (look_at_answer(request, attempt)) {
+        case SIGHT_NOTHING:
+            break;
+        case SIGHT_CONTENT:
+            plan_content(&request->plan, attempt->lane, clock_monotonic_ns());
+            return;
+        case SIGHT_ERROR_EVENT:
+            attempt_judge(attempt);
+            failed(request, attempt, true, attempt->judgement.error);
+            return;
+        case SIGHT_OUTGROWN:
+            if (attempt->status >= 400) {
+                attempt_judge(attempt);
+                failed(request, attempt, true, attempt->judgement.error);
+            } else {
+                failed_as(request, attempt, ATTEMPT_TRANSIENT, "outgrown");
+            }
+            return;
+        }
+    }
+    if (clock_monotonic_ns() >= deadline.at_ns)
+        attend_time_out(request, attempt, &deadline);
+}
+
+void lanes_attend(struct request *request)
+{
+    const struct attempt *hedge = request->lanes[1];
+
+    if (hedge && hedge->exchange && !hedge->booked && !hedge->opened && attempt_was_sent(hedge)) {
+        request->hedges++;
+        open_rows(request);
+    }
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
+        struct attempt *attempt = request->lanes[lane];
+
+        if (attempt && attempt->exchange && !attempt->booked &&
+            request->plan.lanes[lane].state == LANE_RUNNING)
+            attend(request, attempt);
+    }
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+/* Nothing of it was sent: it never was (D9). */
+static void forget(struct request *request, struct attempt *attempt)
+{
+    attempt_book(attempt, SOURCE_END_UNJUDGED, "");
+    request->attempts--;
+}
+
+void lanes_cancel(struct request *request, const struct plan_step *step)
+{
+    struct attempt *attempt = request->lanes[step->lane];
+
+    /* What is booked as lost before its connection is closed cannot be taken for a failure. */
+    if (attempt->hedge && !attempt_was_sent(attempt))
+        forget(request, attempt);
+    else
+        close_row(request, attempt, SOURCE_END_UNJUDGED,
+                  step->why == PLAN_LOST ? "hedge_cancelled" : "deadline");
+    attempt_end(attempt);
+    plan_cancelled(&request->plan, step->lane, clock_monotonic_ns());
+}
+
+void lanes_stop(struct request *request, const char *error)
+{
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
+        struct attempt *attempt = request->lanes[lane];
+
+        if (!attempt)
+            continue;
+        close_row(request, attempt, SOURCE_END_UNJUDGED, error);
+        attempt_end(attempt);
+    }
+}
