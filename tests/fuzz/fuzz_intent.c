@@ -30,7 +30,23 @@ static bool is_same(const struct intent *a, const struct intent *b)
            a->stream == b->stream && a->background == b->background &&
            a->body_is_json == b->body_is_json && strcmp(a->model, b->model) == 0 &&
            strcmp(a->endpoint_name, b->endpoint_name) == 0 &&
-           a->body_text_bytes == b->body_text_bytes;
+           a->body_text_bytes == b->body_text_bytes && a->model_at == b->model_at &&
+           a->model_bytes == b->model_bytes && a->model_repeated == b->model_repeated &&
+           a->model_in_path == b->model_in_path && a->pinned == b->pinned &&
+           a->hosted_tools == b->hosted_tools && a->hedgeable == b->hedgeable &&
+           strcmp(a->pin_id, b->pin_id) == 0;
+}
+
+/* What can be edited lies in the body, and in JSON it is a string with its quotes. */
+static bool is_placed(const struct intent *intent, const char *body, size_t length)
+{
+    int64_t at = intent->model_at, bytes = intent->model_bytes;
+
+    if (at < 0)
+        return bytes < 0;
+    return bytes >= 0 && at <= (int64_t)length - bytes &&
+           (!intent->body_is_json ||
+            (bytes >= 2 && body[at] == '"' && body[at + bytes - 1] == '"'));
 }
 
 static bool ends_in(const char *path, const char *suffix)
@@ -71,6 +87,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     REQUIRE(is_same(&whole.intent, &cut.intent));
     REQUIRE(!whole.intent.image || !(data[0] & 1));
     REQUIRE(whole.intent.image || (data[0] & 1) || !ends_in(path, "/images/edits"));
+    REQUIRE(is_placed(&whole.intent, body, size));
+    REQUIRE(whole.intent.pinned || whole.intent.pin_id[0] == '\0');
+    REQUIRE(!whole.intent.hedgeable || !(whole.intent.pinned || whole.intent.image));
     REQUIRE(whole.intent.problem == INTENT_FINE || whole.intent.bears_intent);
     return 0;
 }

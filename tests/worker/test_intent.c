@@ -6,7 +6,10 @@
  * as it is, or a JSON object that is written out), hex (instead of body), fill (what "@FILL@" in
  * the body becomes: so many letters), count_chat_images (true), dashscope_async (false); and what
  * must come out: image, kind, model (""), stream (false), background (false), problem ("fine"),
- * endpoint (not compared when absent). Each row runs whole, byte by byte and in uneven pieces.
+ * endpoint (not compared when absent), pin (""), hosted and hedge (not compared when absent),
+ * edit: what must be possible ("yes"), or not because the body names no model ("none"), names several
+ * ("repeated") or the path does ("path"); not compared when absent. Each row runs whole, byte by byte
+ * and in uneven pieces.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,6 +120,32 @@ static void read_intent(struct intent_reader *reader, const struct intent_reques
     intent_end(reader);
 }
 
+/* What a row says of pins, hedging and the model's place (H11). */
+static const char *edit_of(const struct intent *intent)
+{
+    if (intent->model_in_path)
+        return "path";
+    if (intent->model_repeated)
+        return "repeated";
+    return intent->model_at < 0 ? "none" : "yes";
+}
+
+static void compare_calls(struct json_object *row, const struct intent *intent, size_t piece)
+{
+    const char *name = string_of(row, "name", "?");
+    const char *pin = string_of(row, "pin", "");
+    const char *edit = edit_of(intent);
+
+    assert_int_equal(intent->model_at < 0, intent->model_bytes < 0);
+    if (intent->pinned != (*pin != '\0') || strcmp(intent->pin_id, pin) != 0 ||
+        intent->hosted_tools != bool_of(row, "hosted", intent->hosted_tools) ||
+        intent->hedgeable != bool_of(row, "hedge", intent->hedgeable) ||
+        strcmp(edit, string_of(row, "edit", edit)) != 0)
+        fail_msg("%s (pieces of %zu): pinned %d, pin <%s>, hosted %d, hedge %d, edit %s", name,
+                 piece, intent->pinned, intent->pin_id, intent->hosted_tools, intent->hedgeable,
+                 edit);
+}
+
 static void compare(struct json_object *row, const struct intent *intent, size_t piece)
 {
     const char *name = string_of(row, "name", "?");
@@ -144,7 +173,7 @@ static void G1_G2_G3_request_shapes(void **state)
     (void)state;
     assert_non_null(rows);
     assert_non_null(reader);
-    assert_true(json_object_array_length(rows) >= 120);
+    assert_true(json_object_array_length(rows) >= 300);
     for (size_t i = 0; i < json_object_array_length(rows); i++) {
         static const size_t pieces[] = {SIZE_MAX / 2, 1, 7, 4096};
         struct json_object *row = json_object_array_get_idx(rows, i);
@@ -155,6 +184,7 @@ static void G1_G2_G3_request_shapes(void **state)
         for (size_t p = 0; p < LENGTH(pieces); p++) {
             read_intent(reader, &request, &body, pieces[p]);
             compare(row, &reader->intent, pieces[p]);
+            compare_calls(row, &reader->intent, pieces[p]);
         }
         text_release(&body);
     }
@@ -175,6 +205,49 @@ static struct intent intent_of(const char *path, const char *type, const char *b
     intent_feed(&reader, body, strlen(body));
     intent_end(&reader);
     return reader.intent;
+}
+
+/* H20: an alias or a fallback must not make a counted call of an uncounted one, or the other way. */
+static void H20_the_same_call_with_another_model(void **state)
+{
+    static const struct {
+        const char *path, *body;
+        bool text, draws; /* an image call with "gpt-5", with "x/gpt-image-2" */
+    } rows[] = {
+        {"/v1/chat/completions", "{\"model\":\"a\"}", false, true},
+        {"/v1/chat/completions", "{\"model\":\"gpt-image-1\"}", false, true},
+        {"/v1/chat/completions", "{\"modalities\":[\"image\"]}", true, true},
+        {"/v1/responses", "{\"model\":\"gpt-image-1\"}", false, true},
+        {"/v1/responses", "{\"tools\":[{\"type\":\"image_generation\"}]}", true, true},
+        {"/v1/responses", "{\"model\":", false, false},
+        {"/v1/images/generations", "{\"model\":\"a\"}", true, true},
+        {"/v1/embeddings", "{\"model\":\"a\"}", false, false},
+        {"/api/v1/services/aigc/multimodal-generation/generation", "{\"model\":\"a\"}", false,
+         true},
+        /* the path names the model: nothing is changed */
+        {"/v1beta/models/gemini-3-image:generateContent", "{}", true, true},
+        {"/v1beta/models/gemini-3:generateContent", "{}", false, false},
+        {"/openai/deployments/d/chat/completions", "{\"model\":\"a\"}", false, false},
+    };
+    static struct intent_reader reader;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        const struct intent_request request = {.method = "POST",
+                                               .path = rows[i].path,
+                                               .image_models = image_models,
+                                               .count_chat_images = true};
+
+        intent_begin(&reader, &request);
+        intent_feed(&reader, rows[i].body, strlen(rows[i].body));
+        intent_end(&reader);
+        if (intent_image_with_model(&reader, "gpt-5") != rows[i].text ||
+            intent_image_with_model(&reader, "x/gpt-image-2") != rows[i].draws)
+            fail_msg("%s %s", rows[i].path, rows[i].body);
+        if (*reader.intent.model)
+            assert_int_equal(intent_image_with_model(&reader, reader.intent.model),
+                             reader.intent.image);
+    }
 }
 
 static void image_models_match_behind_any_prefix(void **state)
@@ -255,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(G1_G2_G3_request_shapes),
+        cmocka_unit_test(H20_the_same_call_with_another_model),
         cmocka_unit_test(image_models_match_behind_any_prefix),
         cmocka_unit_test(long_models_are_cut),
         cmocka_unit_test(text_bytes_leave_out_pictures),
