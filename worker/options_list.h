@@ -201,8 +201,8 @@ OPTION(scope, stall_budget_s, stall_budget_ms, SECONDS, "", 1, 86400, RELOAD,
        "that no other is begun. Throttled ones do not count. Empty = twice the longest timeout_s "
        "of its sources")
 OPTION(scope, backoff_base_s, backoff_base_ms, SECONDS, "500ms", 0, 60, RELOAD,
-       "the wait before an attempt is a random part of this, of twice this before the next, and so "
-       "on up to backoff_max_s; a longer one when the upstream asks for it")
+       "the wait before a call is tried again is a random part of this, the next time of twice "
+       "this, and so on up to backoff_max_s; longer when the upstream asks for it")
 OPTION(scope, backoff_max_s, backoff_max_ms, SECONDS, "8", 0, 600, RELOAD,
        "the longest such wait, unless the upstream asks for more")
 OPTION(scope, retry_unknown_outcome, retry_unknown_outcome, BOOL, "false", 0, 0, RELOAD,
@@ -223,7 +223,7 @@ OPTION(scope, breaker_failures, breaker_failures, COUNT, "5", 1, 1000, RELOAD,
        "a source that fails this often in a row gets no calls for breaker_cooldown_s, from any "
        "worker")
 OPTION(scope, breaker_share_percent, breaker_share_percent, COUNT, "50", 1, 100, RELOAD,
-       "so does one that fails in this share of its calls within 30 seconds")
+       "the same happens to one that fails this share of its calls within 30 seconds")
 OPTION(scope, breaker_share_calls, breaker_share_calls, COUNT, "20", 1, 100000, RELOAD,
        "the share is judged from this many calls on")
 OPTION(scope, breaker_cooldown_s, breaker_cooldown_ms, SECONDS, "5", 1, 3600, RELOAD,

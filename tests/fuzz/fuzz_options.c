@@ -22,6 +22,40 @@ static void check_report(const char *report, size_t length)
         REQUIRE(report[i] == '\n' || (report[i] >= 0x20 && report[i] < 0x7f));
 }
 
+static void check_pairs(const struct option_pair *pairs)
+{
+    for (; pairs->name; pairs++) {
+        REQUIRE(*pairs->name && *pairs->value);
+        REQUIRE(!strpbrk(pairs->name, "\r\n") && !strpbrk(pairs->value, "\r\n"));
+    }
+}
+
+/* What those who plan a call rely on. */
+static void check_scope(const struct options *options, const struct scope_options *scope)
+{
+    REQUIRE(scope->member_count >= 1 && scope->member_count <= 64);
+    REQUIRE(!scope->direct || scope->member_count == 1);
+    REQUIRE(scope->stall_budget_settled_ms > 0 && scope->hedge_max_extra == 1);
+    REQUIRE(scope->backoff_base_ms <= scope->backoff_max_ms);
+    REQUIRE(scope->hedge_after_ms == -1 || scope->hedge_after_ms > 0);
+    REQUIRE(scope->call_deadline_ms == -1 || scope->hedge_after_ms < scope->call_deadline_ms);
+    for (size_t i = 0; i < scope->member_count; i++) {
+        const struct scope_member *member = &scope->members[i];
+
+        REQUIRE(member->source == &options->sources[member->source->index]);
+        REQUIRE(member->weight >= 1);
+        REQUIRE(scope->hedge_after_ms < member->source->timeout_ms);
+        for (size_t k = 0; k < i; k++)
+            REQUIRE(scope->members[k].source != member->source);
+    }
+    for (size_t i = 0; i < scope->fallback_count; i++) {
+        const struct scope_fallback *fallback = &scope->fallbacks[i];
+
+        REQUIRE((fallback->scope != NULL) != (fallback->model != NULL));
+        REQUIRE(fallback->scope != scope && (!fallback->scope || !fallback->scope->direct));
+    }
+}
+
 static void check_options(const struct options *options)
 {
     char *dump = NULL;
@@ -32,8 +66,14 @@ static void check_options(const struct options *options)
         REQUIRE(options->routes[i].to);
         REQUIRE(i == 0 || strlen(options->routes[i - 1].path) >= strlen(options->routes[i].path));
     }
-    for (size_t i = 0; i < options->source_count; i++)
+    for (size_t i = 0; i < options->scope_count; i++)
+        check_scope(options, &options->scopes[i]);
+    for (size_t i = 0; i < options->source_count; i++) {
         REQUIRE(strncasecmp(options->sources[i].base_url, "http", 4) == 0);
+        REQUIRE(*options->sources[i].quota_group);
+        check_pairs(options->sources[i].aliases);
+        check_pairs(options->sources[i].extra_headers);
+    }
     REQUIRE(options_workers(options) * options_threads(options) >= options_threads_needed(options));
     if (out) {
         options_dump(options, out);
