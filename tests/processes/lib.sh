@@ -59,6 +59,14 @@ until_true() { # until_true WHAT COMMAND...: a condition, not a time; 20 s are t
     fail "never came true: $what"
 }
 
+# kill -STOP only asks: until each thread has come to it, the process may take one more connection,
+# and keep it for as long as it is stopped.
+is_stopped() { ! grep -L '^State:[[:space:]]*[TtZX]' "/proc/$1"/task/*/status | grep -q .; }
+stop_process() { # PID
+    kill -STOP "$1"
+    until_true "process $1 is stopped" is_stopped "$1"
+}
+
 start_upstream() { # [options of simulated_upstream]
     "$BUILD/tools/simulated_upstream" -p "${upstream_port:-0}" "$@" >"$work/upstream.log" 2>&1 &
     upstream_pid=$!

@@ -112,13 +112,13 @@ draw_as() { # draw_as MODEL DELAY_MS [options]
 }
 rows() { ledger "select count(*) from waits where model = 'gpt-image-$1' and state = '$2'"; }
 are() { [ "$(rows "$1" "$2")" = "$3" ]; }
-kill -STOP "${pair[0]}" # so that the other gets all of these
+stop_process "${pair[0]}" # so that the other gets all of these
 draw_as holding 2500 -c 4 -n 4
 until_true "four hold" are holding granted 4
 draw_as stopped 20 -c 12 -n 12
 until_true "twelve wait" are stopped waiting 12
 kill -CONT "${pair[0]}"
-kill -STOP "${pair[1]}"
+stop_process "${pair[1]}"
 load chat -p /v1/chat/completions -H 'X-Mock: delay_ms=20' -d '{"model":"m","messages":[]}' -c 4 -n 100 -T 10
 draw_as passing 20 -c 8 -n 20 -T 15
 until_true "others wait behind them" are passing waiting 8
