@@ -55,6 +55,7 @@ static void begin_plan(struct request *request)
         .may_hedge = scope->hedge_after_ms > 0 && intent->hedgeable &&
                      candidates_allow_hedge(&request->candidates),
         .candidates = (unsigned)scope->member_count,
+        .accounts = request->candidates.accounts,
         .hedge_after_ns = option_ns(scope->hedge_after_ms),
         .stall_budget_ns = scope->stall_budget_settled_ms * NS_PER_MS,
         .backoff_base_ns = scope->backoff_base_ms * NS_PER_MS,
@@ -75,8 +76,9 @@ static void begin_plan(struct request *request)
 static void end_plan(struct request *request)
 {
     request->retries += request->plan.retries;
+    request->hedges += request->plan.hedges;
     request->hedges_skipped += request->plan.hedges_skipped;
-    request->plan.retries = request->plan.hedges_skipped = 0;
+    request->plan.retries = request->plan.hedges = request->plan.hedges_skipped = 0;
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -155,7 +157,7 @@ static bool fall_back(struct request *request)
         request->scope = entry->scope ? entry->scope : first;
         request->candidates.model = entry->model;
         candidates_make(request);
-        if (~request->candidates.barred & (UINT64_MAX >> (64 - request->candidates.count)))
+        if (!candidates_are_none(&request->candidates))
             return true;
     }
     request->scope = first;
@@ -191,6 +193,10 @@ enum step_result attempts_step(struct request *request)
     if (!upstream_open(request))
         return give_up(request, "gateway");
     candidates_make(request);
+    if (candidates_are_none(&request->candidates)) {
+        fault_set(&request->fault, FAULT_model_fixed, "%s", "");
+        return give_up(request, "gateway");
+    }
     begin_plan(request);
     heartbeat_begin(request);
     for (;;) {

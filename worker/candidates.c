@@ -65,6 +65,21 @@ static void bar_all_but_owner(struct request *request)
     candidates->barred |= ~(UINT64_C(1) << kept);
 }
 
+static bool share_account(const struct source_options *a, const struct source_options *b)
+{
+    return a == b || (*a->quota_group && strcmp(a->quota_group, b->quota_group) == 0);
+}
+
+static uint64_t account_of(const struct scope_options *scope, size_t candidate)
+{
+    uint64_t account = 0;
+
+    for (size_t i = 0; i < scope->member_count; i++)
+        if (share_account(scope->members[candidate].source, scope->members[i].source))
+            account |= UINT64_C(1) << i;
+    return account;
+}
+
 void candidates_make(struct request *request)
 {
     const struct scope_options *scope = request->scope;
@@ -81,11 +96,17 @@ void candidates_make(struct request *request)
             .weight = member->weight,
             .max_in_flight = (uint32_t)member->source->max_in_flight,
         };
+        candidates->accounts[i] = account_of(scope, i);
         if (!can_serve(request, i))
             candidates->barred |= UINT64_C(1) << i;
     }
     if (request->reader.intent.pinned && candidates->count > 1)
         bar_all_but_owner(request);
+}
+
+bool candidates_are_none(const struct candidates *candidates)
+{
+    return (~candidates->barred & (UINT64_MAX >> (SOURCES_MAX - candidates->count))) == 0;
 }
 
 bool candidates_allow_hedge(const struct candidates *candidates)

@@ -19,7 +19,8 @@ struct body_edit;
 struct candidates {
     struct source_candidate list[SOURCES_MAX];
     size_t count;
-    uint64_t barred;   /* bits over list */
+    uint64_t barred;                /* bits over list */
+    uint64_t accounts[SOURCES_MAX]; /* of each: those of its quota group, as bits over list */
     const char *model; /* that a fallback puts in place of the one asked; NULL = as asked */
 };
 
@@ -30,6 +31,7 @@ const char *candidates_model(const struct request *request, size_t candidate);
 /* What is to be changed in the body for the attempt's candidate; its text is in attempt->model.
  * False: out of memory. */
 MUST_CHECK bool candidates_edit(struct attempt *attempt, struct body_edit *ret);
+bool candidates_are_none(const struct candidates *candidates);
 /* Can a hedge go anywhere? (at least two that are not barred) */
 bool candidates_allow_hedge(const struct candidates *candidates);
 

@@ -45,6 +45,9 @@ FAULT(upstream_bad_answer, 502, "server_error", NO,
 FAULT(upstream_cut, 502, "server_error", NO, "The upstream's answer broke off.")
 FAULT(upstream_stalled, 504, "server_error", NO,
       "The upstream stopped sending in the middle of its answer.")
+FAULT(model_fixed, 400, "invalid_request_error", NO,
+      "This gateway serves the model under another name and cannot put it into this request: the "
+      "body must name its model once, as one string.")
 FAULT(call_deadline, 504, "server_error", NO, "The call's deadline passed before it was answered.")
 FAULT(sources_unavailable, 503, "server_error", OPEN,
       "Every upstream that serves this call is out of service at the moment.")

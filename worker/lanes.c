@@ -204,10 +204,18 @@ static bool is_readable_stream(const struct request *request, const struct attem
 
 enum sight { SIGHT_NOTHING, SIGHT_CONTENT, SIGHT_ERROR_EVENT, SIGHT_OUTGROWN };
 
+/* What an upstream says of the key that Penstock brings is not for the caller. */
+static bool speaks_of_our_key(const struct request *request, const struct attempt *attempt)
+{
+    return (attempt->status == 401 || attempt->status == 403) && *attempt->source->api_key &&
+           !request->scope->direct;
+}
+
 /* Of a running attempt whose head is here: does it commit? */
 static enum sight look_at_answer(const struct request *request, const struct attempt *attempt)
 {
-    if (attempt->status / 100 == 3 || plan_is_last_hope(&request->plan))
+    if (attempt->status / 100 == 3 ||
+        (plan_is_last_hope(&request->plan) && !speaks_of_our_key(request, attempt)))
         return SIGHT_CONTENT;
     if (attempt->status >= 400)
         return attempt->full ? SIGHT_OUTGROWN : SIGHT_NOTHING;
@@ -324,7 +332,6 @@ void lanes_attend(struct request *request)
     const struct attempt *hedge = request->lanes[1];
 
     if (hedge && hedge->exchange && !hedge->booked && !hedge->opened && attempt_was_sent(hedge)) {
-        request->hedges++;
         open_rows(request);
     }
     for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
@@ -343,6 +350,8 @@ static void forget(struct request *request, struct attempt *attempt)
 {
     attempt_book(attempt, SOURCE_END_UNJUDGED, "");
     request->attempts--;
+    attempt_end(attempt);
+    plan_taken_back(&request->plan, attempt->lane, clock_monotonic_ns());
 }
 
 void lanes_cancel(struct request *request, const struct plan_step *step)
@@ -350,11 +359,12 @@ void lanes_cancel(struct request *request, const struct plan_step *step)
     struct attempt *attempt = request->lanes[step->lane];
 
     /* What is booked as lost before its connection is closed cannot be taken for a failure. */
-    if (attempt->hedge && !attempt_was_sent(attempt))
+    if (attempt->hedge && !attempt_was_sent(attempt)) {
         forget(request, attempt);
-    else
-        close_row(request, attempt, SOURCE_END_UNJUDGED,
-                  step->why == PLAN_LOST ? "hedge_cancelled" : "deadline");
+        return;
+    }
+    close_row(request, attempt, SOURCE_END_UNJUDGED,
+              step->why == PLAN_LOST ? "hedge_cancelled" : "deadline");
     attempt_end(attempt);
     plan_cancelled(&request->plan, step->lane, clock_monotonic_ns());
 }

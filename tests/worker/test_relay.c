@@ -25,6 +25,7 @@ static int make(void **state)
 {
     struct house *house = house_new();
     struct worker *worker = &house->worker;
+    const struct source_name only = {.name = "a", .quota_group = ""};
 
     *state = house;
     fixture_open(&segment, &worker->gate, 1, 2);
@@ -36,6 +37,8 @@ static int make(void **state)
     house->source.timeout_ms = 20000;
     house->source.connect_timeout_ms = 5000;
     house->source.stream_idle_timeout_ms = 5000;
+    if (!sources_register(&worker->gate, &only, 1, worker->source_rows))
+        return -1;
     house->request->reader.intent.endpoint = ENDPOINT_CHAT;
     house->request->arrived_ns = clock_monotonic_ns();
     house->request->announced_bytes = -1;
@@ -46,7 +49,7 @@ static int drop(void **state)
 {
     struct house *house = *state;
 
-    upstream_end(house->request);
+    upstream_close(house->request);
     ticket_give(&house->request->ticket, WAIT_DONE, NULL);
     assert_int_equal(fixture_use(&house->worker.gate).used, 0);
     if (server)
@@ -75,7 +78,7 @@ static enum step_result run(struct house *house, void (*script)(struct server *)
         result = relay_step(request);
     if (result != STEP_OVER)
         (void)respond_step(request);
-    upstream_end(request);
+    upstream_close(request);
     http_pool_free(house->worker.pool); /* closes what the script waits for */
     house->worker.pool = http_pool_new();
     assert_non_null(house->worker.pool);
@@ -222,7 +225,7 @@ static void a_head_that_finds_no_room_is_never_sent_in_part(void **state)
 {
     struct house *house = *state;
 
-    house->request->head.limit = 20;
+    house->request->attempt->head.limit = 20;
     assert_int_equal(run(house, answer_shortly), STEP_FAULT);
     assert_int_equal(house->request->fault.code, FAULT_out_of_memory);
     assert_false(house->request->client_gone);

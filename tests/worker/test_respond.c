@@ -175,7 +175,7 @@ static void what_the_operator_asked_for_is_told(void **state)
     assert_string_equal(header_of(house, "x-penstock-source"), "a");
     assert_string_equal(header_of(house, "x-penstock-wait-ms"), "1234");
     assert_string_equal(header_of(house, "x-penstock-attempts"), "2");
-    house->request->source = NULL;
+    house->request->attempt->source = NULL;
     respond_fault(house, FAULT_no_route, -1);
     assert_null(header_of(house, "x-penstock-source"));
 }
@@ -220,8 +220,8 @@ static void n4_a_cut_stream_ends_in_an_event_of_its_own(void **state)
 
     request->response = RESPONSE_STREAM;
     request->committed = true;
-    request->counting = true;
-    request->pictures.sse.at_boundary = false;
+    request->attempt->counting = true;
+    request->attempt->pictures.sse.at_boundary = false;
     (void)fastcgi_write(house->fcgi, "data: {\"half", 12);
     fault_set(&request->fault, FAULT_upstream_cut, "%s", "");
     assert_int_equal(respond_step(request), STEP_NEXT);
@@ -236,9 +236,9 @@ static void a_stream_cut_between_events_gets_no_blank_lines_more(void **state)
 
     request->response = RESPONSE_STREAM;
     request->committed = true;
-    request->counting = true;
-    request->pictures.body = PICTURES_SSE;
-    request->pictures.sse.at_boundary = true;
+    request->attempt->counting = true;
+    request->attempt->pictures.body = PICTURES_SSE;
+    request->attempt->pictures.sse.at_boundary = true;
     (void)fastcgi_write(house->fcgi, "data: 1\n\n", 9);
     fault_set(&request->fault, FAULT_upstream_cut, "%s", "");
     assert_int_equal(respond_step(request), STEP_NEXT);
@@ -253,9 +253,9 @@ static void n4_where_an_unread_stream_stopped_is_not_known(void **state)
 
     request->response = RESPONSE_STREAM;
     request->committed = true;
-    request->counting = true;
-    request->pictures.body = PICTURES_IGNORED;
-    request->pictures.sse.at_boundary = true;
+    request->attempt->counting = true;
+    request->attempt->pictures.body = PICTURES_IGNORED;
+    request->attempt->pictures.sse.at_boundary = true;
     (void)fastcgi_write(house->fcgi, "half", 4);
     fault_set(&request->fault, FAULT_upstream_cut, "%s", "");
     assert_int_equal(respond_step(request), STEP_NEXT);

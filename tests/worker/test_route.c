@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-static struct source_options other = {.name = "b"};
+static struct scope_options other = {.name = "b"};
 /* longest first, as options keeps them */
 static struct route_options routes[] = {
     {.name = "exact", .path = "/v1/images/generations", .kind = ROUTE_KIND_IMAGE},
@@ -26,7 +26,7 @@ static int make(void **state)
 
     *state = house;
     for (size_t i = 0; i < LENGTH(routes); i++)
-        routes[i].to = i % 2 ? &other : &house->source;
+        routes[i].to = i % 2 ? &other : &house->scope;
     house->options.routes = routes;
     house->options.route_count = LENGTH(routes);
     return 0;
@@ -38,12 +38,12 @@ static const char *route_of(struct house *house, const char *path)
     struct request *request = house->request;
 
     request->route = NULL;
-    request->source = NULL;
+    request->scope = NULL;
     request->fault = (struct fault){.code = FAULT_NONE};
     assert_true(text_copy(request->path, sizeof request->path, path));
     if (route_step(request) == STEP_FAULT)
         return "";
-    assert_ptr_equal(request->source, request->route->to);
+    assert_ptr_equal(request->scope, request->route->to);
     return request->route->name;
 }
 
@@ -103,7 +103,7 @@ static void a_route_at_the_root_serves_everything(void **state)
     struct route_options only = root;
     struct house *house = *state;
 
-    only.to = &house->source;
+    only.to = &house->scope;
     house->options.routes = &only;
     house->options.route_count = 1;
     assert_string_equal(route_of(house, "/"), "root");
@@ -117,7 +117,7 @@ static void without_a_route_the_fault_says_whose_fault_it_is(void **state)
     house->options.route_count = 2; /* only images */
     assert_string_equal(route_of(house, "/nowhere"), "");
     assert_int_equal(house->request->fault.code, FAULT_no_route);
-    assert_null(house->request->source);
+    assert_null(house->request->scope);
     house->options.route_count = 0;
     house->options.source_count = 0;
     assert_string_equal(route_of(house, "/v1/chat/completions"), "");

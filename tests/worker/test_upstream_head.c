@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/worker/requests.h"
+#include "worker/respond.h"
 #include "worker/upstream_head.h"
 
 #include <stdio.h>
@@ -16,14 +17,14 @@
 /* The value of the one header of that name that goes upstream; NULL when there is none. */
 static const char *sent(const struct house *house, const char *name)
 {
-    const struct request *request = house->request;
+    const struct attempt *attempt = house->request->attempt;
     const char *value = NULL;
 
-    for (size_t i = 0; i < request->header_count; i++) {
-        if (strcasecmp(request->headers[i].name, name) != 0)
+    for (size_t i = 0; i < attempt->header_count; i++) {
+        if (strcasecmp(attempt->headers[i].name, name) != 0)
             continue;
         assert_null(value);
-        value = request->headers[i].value;
+        value = attempt->headers[i].value;
     }
     return value;
 }
@@ -65,8 +66,8 @@ static void the_url_is_the_base_and_the_target_as_sent(void **state)
         house->route.strip_prefix = cases[i].strip;
         house->request->raw_target = cases[i].target;
         house->request->add_version = cases[i].add_version;
-        assert_true(upstream_head_build(house->request));
-        assert_string_equal(text_string(&house->request->url), cases[i].url);
+        assert_true(upstream_head_build(house->request->attempt));
+        assert_string_equal(text_string(&house->request->attempt->url), cases[i].url);
     }
 }
 
@@ -94,18 +95,18 @@ static void a_clients_key_in_the_query_goes_no_further_than_here(void **state)
     for (size_t i = 0; i < LENGTH(cases); i++) {
         house->source.api_key = "own";
         house->request->raw_target = cases[i].target;
-        assert_true(upstream_head_build(house->request));
-        assert_string_equal(text_string(&house->request->url), cases[i].url);
-        assert_int_equal(house->request->url.length, strlen(cases[i].url));
+        assert_true(upstream_head_build(house->request->attempt));
+        assert_string_equal(text_string(&house->request->attempt->url), cases[i].url);
+        assert_int_equal(house->request->attempt->url.length, strlen(cases[i].url));
     }
     house->source.api_key = "";
     house->request->raw_target = "/v1/x?key=k";
-    assert_true(upstream_head_build(house->request));
-    assert_string_equal(text_string(&house->request->url), "https://a.example/v1/x?key=k");
+    assert_true(upstream_head_build(house->request->attempt));
+    assert_string_equal(text_string(&house->request->attempt->url), "https://a.example/v1/x?key=k");
     house->source.api_key = "own";
     house->source.dialect = DIALECT_OPENAI; /* to whom it is a word like others */
-    assert_true(upstream_head_build(house->request));
-    assert_string_equal(text_string(&house->request->url), "https://a.example/v1/x?key=k");
+    assert_true(upstream_head_build(house->request->attempt));
+    assert_string_equal(text_string(&house->request->attempt->url), "https://a.example/v1/x?key=k");
 }
 
 static void a_url_beyond_its_bound_is_refused(void **state)
@@ -116,7 +117,7 @@ static void a_url_beyond_its_bound_is_refused(void **state)
     memset(target, 'x', sizeof target - 1);
     target[0] = '/';
     house->request->raw_target = target;
-    assert_false(upstream_head_build(house->request));
+    assert_false(upstream_head_build(house->request->attempt));
 }
 
 /* ---- what goes with it ----------------------------------------------------------------------- */
@@ -139,10 +140,10 @@ static void end_to_end_headers_pass_as_they_are(void **state)
 
     house->request->content_type = "multipart/form-data; boundary=xyz";
     params(house, pairs, LENGTH(pairs));
-    assert_true(upstream_head_build(house->request));
+    assert_true(upstream_head_build(house->request->attempt));
     assert_string_equal(sent(house, "content-type"), "multipart/form-data; boundary=xyz");
     assert_string_equal(sent(house, "accept-encoding"), "identity");
-    assert_int_equal(house->request->header_count, LENGTH(pairs) + 2);
+    assert_int_equal(house->request->attempt->header_count, LENGTH(pairs) + 2);
     for (size_t i = 0; i < LENGTH(pairs); i++) {
         char name[64];
 
@@ -198,8 +199,8 @@ static void what_is_the_clients_and_the_sites_own_stays_here(void **state)
     struct house *house = *state;
 
     params(house, pairs, LENGTH(pairs));
-    assert_true(upstream_head_build(house->request));
-    assert_int_equal(house->request->header_count, 1);
+    assert_true(upstream_head_build(house->request->attempt));
+    assert_int_equal(house->request->attempt->header_count, 1);
     assert_string_equal(sent(house, "accept-encoding"), "identity");
 }
 
@@ -216,7 +217,7 @@ static void what_connection_names_stays_here(void **state)
     struct house *house = *state;
 
     params(house, pairs, LENGTH(pairs));
-    assert_true(upstream_head_build(house->request));
+    assert_true(upstream_head_build(house->request->attempt));
     assert_null(sent(house, "x-hop"));
     assert_null(sent(house, "x-other-hop"));
     assert_string_equal(sent(house, "x-hop-not"), "1");
@@ -252,9 +253,9 @@ static void a_sources_key_replaces_every_key_of_the_client(void **state)
     house->source.api_key = "the-key";
     for (size_t i = 0; i < LENGTH(cases); i++) {
         house->source.dialect = (int)cases[i].dialect;
-        assert_true(upstream_head_build(house->request));
+        assert_true(upstream_head_build(house->request->attempt));
         assert_string_equal(sent(house, cases[i].header), cases[i].value);
-        assert_int_equal(house->request->header_count, 2);
+        assert_int_equal(house->request->attempt->header_count, 2);
         assert_string_equal(sent(house, "accept-encoding"), "identity");
     }
 }
@@ -264,10 +265,10 @@ static void without_a_key_of_its_own_the_clients_pass(void **state)
     struct house *house = *state;
 
     params(house, client_keys, LENGTH(client_keys));
-    assert_true(upstream_head_build(house->request));
+    assert_true(upstream_head_build(house->request->attempt));
     assert_string_equal(sent(house, "authorization"), "Bearer client");
     assert_string_equal(sent(house, "x-goog-api-key"), "client");
-    assert_int_equal(house->request->header_count, LENGTH(client_keys) + 1);
+    assert_int_equal(house->request->attempt->header_count, LENGTH(client_keys) + 1);
 }
 
 /* A header must not become two on the wire. */
@@ -282,19 +283,19 @@ static void line_breaks_are_refused(void **state)
         house->request->content_type = NULL;
         house->source.api_key = "";
         fake_fastcgi_param(house->fcgi, "HTTP_X_A", values[i]);
-        assert_false(upstream_head_build(house->request));
+        assert_false(upstream_head_build(house->request->attempt));
         fake_fastcgi_reset(house->fcgi);
         house->request->content_type = values[i];
-        assert_false(upstream_head_build(house->request));
+        assert_false(upstream_head_build(house->request->attempt));
         house->request->content_type = NULL;
         house->source.api_key = values[i];
-        assert_false(upstream_head_build(house->request));
+        assert_false(upstream_head_build(house->request->attempt));
         house->source.api_key = "";
         fake_fastcgi_param(house->fcgi, "HTTP_X\r\nEVIL", "1");
-        assert_false(upstream_head_build(house->request));
+        assert_false(upstream_head_build(house->request->attempt));
         fake_fastcgi_reset(house->fcgi);
         fake_fastcgi_param(house->fcgi, "HTTP_TRANSFER_ENCODING:", "chunked");
-        assert_false(upstream_head_build(house->request));
+        assert_false(upstream_head_build(house->request->attempt));
     }
 }
 
@@ -309,10 +310,10 @@ static void too_many_headers_are_refused_not_left_out(void **state)
 
         (void)snprintf(name, sizeof name, "HTTP_X_%03u", i);
         fake_fastcgi_param(house->fcgi, name, "v");
-        if (!upstream_head_build(house->request))
+        if (!upstream_head_build(house->request->attempt))
             break;
         passed = i + 1;
-        assert_int_equal(house->request->header_count, passed + 1);
+        assert_int_equal(house->request->attempt->header_count, passed + 1);
     }
     assert_in_range(passed, 100, HTTP_HEADERS_MAX - 4);
 }
@@ -324,7 +325,7 @@ static void headers_beyond_their_bound_are_refused(void **state)
 
     memset(value, 'x', sizeof value - 1);
     fake_fastcgi_param(house->fcgi, "HTTP_X_LONG", value);
-    assert_false(upstream_head_build(house->request));
+    assert_false(upstream_head_build(house->request->attempt));
 }
 
 static void the_next_request_begins_empty(void **state)
@@ -332,10 +333,10 @@ static void the_next_request_begins_empty(void **state)
     struct house *house = *state;
 
     fake_fastcgi_param(house->fcgi, "HTTP_X_A", "1");
-    assert_true(upstream_head_build(house->request));
+    assert_true(upstream_head_build(house->request->attempt));
     fake_fastcgi_reset(house->fcgi);
-    assert_true(upstream_head_build(house->request));
-    assert_int_equal(house->request->header_count, 1);
+    assert_true(upstream_head_build(house->request->attempt));
+    assert_int_equal(house->request->attempt->header_count, 1);
 }
 
 /* ---- what comes back ------------------------------------------------------------------------- */
@@ -343,8 +344,11 @@ static void the_next_request_begins_empty(void **state)
 /* The CGI head made of the upstream's. */
 static const char *translated(struct house *house, const struct http_head *head)
 {
-    upstream_head_translate(house->request, head);
-    return text_string(&house->request->head);
+    struct attempt *attempt = house->request->attempt;
+
+    upstream_head_translate(attempt, head);
+    assert_true(respond_finish_head(house->request, &attempt->head));
+    return text_string(&attempt->head);
 }
 
 static void a_documents_head_keeps_status_headers_and_length(void **state)
@@ -391,7 +395,7 @@ static void a_streams_head_has_no_length_and_asks_not_to_be_buffered(void **stat
     };
     struct house *house = *state;
 
-    house->request->upstream_is_stream = true;
+    house->request->attempt->is_stream = true;
     assert_string_equal(translated(house, &head), "Content-Type: text/event-stream\r\n"
                                                   "X-Accel-Buffering: no\r\n"
                                                   "x-request-id: pst_test\r\n\r\n");
