@@ -122,6 +122,8 @@ bool multipart_begin(struct multipart *multipart, const char *content_type,
         own->in_part = false;
         own->is_file = false;
         own->fed_bytes = 0;
+        own->padded = false;
+        own->value_cut = false;
         own->matched = CRLF_LENGTH; /* the first delimiter may stand at the very beginning */
         own->virtual_crlf = true;
         multipart->invalid = false;
@@ -145,12 +147,12 @@ static void begin_part(struct multipart_private *own)
     own->name_length = 0;
     own->value_cut = false;
     own->value_length = 0;
-    own->value_bytes = 0;
 }
 
 static void end_part(struct multipart *multipart)
 {
     struct multipart_private *own = &multipart->own;
+    uint64_t value_bytes = own->match_at - own->value_at;
 
     if (!own->in_part)
         return;
@@ -158,7 +160,7 @@ static void end_part(struct multipart *multipart)
     multipart->parts++;
     if (own->is_file)
         return;
-    multipart->text_bytes += own->value_bytes;
+    multipart->text_bytes += value_bytes;
     own->value[own->value_length] = '\0';
     if (own->name_length > 0 && !own->name_cut)
         multipart->on_field(multipart->context,
@@ -167,7 +169,7 @@ static void end_part(struct multipart *multipart)
                                                       .value_length = own->value_length,
                                                       .value_cut = own->value_cut,
                                                       .value_at = own->value_at,
-                                                      .value_bytes = own->value_bytes});
+                                                      .value_bytes = value_bytes});
 }
 
 /* Bytes that turned out to belong to what is between two delimiters. */
@@ -175,9 +177,8 @@ static void add_body(struct multipart_private *own, const char *bytes, size_t le
 {
     size_t room = MULTIPART_VALUE_MAX - own->value_length;
 
-    if (!own->in_part || own->is_file)
+    if (!own->in_part || own->is_file || own->value_cut)
         return;
-    own->value_bytes += length;
     if (length > room) {
         own->value_cut = true;
         length = room;
@@ -258,9 +259,16 @@ static void give_up_match(struct multipart_private *own)
     size_t skip = own->virtual_crlf ? CRLF_LENGTH : 0;
 
     add_body(own, own->delimiter + skip, own->matched - skip);
+    own->value_cut = own->value_cut || own->padded; /* which blanks is forgotten */
+    own->padded = false;
     own->matched = 0;
     own->virtual_crlf = false;
     own->state = IN_BODY;
+}
+
+static uint64_t place_of(const struct multipart_private *own, const char *at)
+{
+    return own->fed_bytes + (size_t)(at - own->feed);
 }
 
 /* Inside a part up to the end of its delimiter, or of what there is. */
@@ -274,6 +282,7 @@ static const char *read_body(struct multipart_private *own, const char *at, cons
             if (!found)
                 return end;
             own->matched = 1;
+            own->match_at = place_of(own, found);
             at = found + 1;
         } else if (*at != own->delimiter[own->matched]) {
             give_up_match(own);
@@ -293,6 +302,7 @@ static void accept_delimiter(struct multipart *multipart, bool last)
     end_part(multipart);
     multipart->own.matched = 0;
     multipart->own.virtual_crlf = false;
+    multipart->own.padded = false;
     if (last) {
         multipart->ended = true;
         multipart->own.state = IN_EPILOGUE;
@@ -302,10 +312,11 @@ static void accept_delimiter(struct multipart *multipart, bool last)
 }
 
 /* Behind "--boundary": a line end, blanks before it, or "--"; otherwise it only looked like one.
- * Returns how many bytes were used: c is read again as body when it ended a false delimiter. */
-static size_t take_after_delimiter(struct multipart *multipart, char c)
+ * Returns how many bytes were used: the byte is read again as body when it ended a false delimiter. */
+static size_t take_after_delimiter(struct multipart *multipart, const char *at)
 {
     struct multipart_private *own = &multipart->own;
+    char c = *at;
 
     if (c == '\n' && own->state != AFTER_DASH) {
         accept_delimiter(multipart, false);
@@ -316,15 +327,17 @@ static size_t take_after_delimiter(struct multipart *multipart, char c)
     } else if (own->state == AFTER_DELIMITER && c == '\r') {
         own->state = AFTER_PADDING_CR;
     } else if (own->state == AFTER_DELIMITER && is_blank(c)) {
-        return 1;
+        own->padded = true;
     } else {
         enum state from = (enum state)own->state;
 
         give_up_match(own);
         if (from == AFTER_DASH)
             add_body(own, "-", 1);
-        else if (from == AFTER_PADDING_CR)
+        if (from == AFTER_PADDING_CR) {
             own->matched = 1; /* that CR may begin the true delimiter */
+            own->match_at = place_of(own, at) - 1;
+        }
         return 0;
     }
     return 1;
@@ -335,6 +348,7 @@ void multipart_feed(struct multipart *multipart, const char *bytes, size_t lengt
     struct multipart_private *own = &multipart->own;
     const char *end = bytes + length;
 
+    own->feed = bytes;
     for (const char *at = bytes; at < end && !multipart->invalid;) {
         switch ((enum state)own->state) {
         case IN_BODY:
@@ -343,11 +357,11 @@ void multipart_feed(struct multipart *multipart, const char *bytes, size_t lengt
         case AFTER_DELIMITER:
         case AFTER_DASH:
         case AFTER_PADDING_CR:
-            at += take_after_delimiter(multipart, *at);
+            at += take_after_delimiter(multipart, at);
             break;
         case IN_HEAD:
             take_head(multipart, *at++);
-            own->value_at = own->fed_bytes + (size_t)(at - bytes);
+            own->value_at = own->match_at = place_of(own, at);
             break;
         case IN_EPILOGUE:
             return;

@@ -20,7 +20,7 @@
 struct multipart_field {
     const char *name, *value; /* good only during the call */
     size_t value_length;
-    bool value_cut;                 /* the value was longer than what is kept */
+    bool value_cut;                 /* only its beginning is kept */
     uint64_t value_at, value_bytes; /* the whole value in the input */
 };
 typedef void multipart_field_function(void *context, const struct multipart_field *field);
@@ -43,7 +43,11 @@ struct multipart {
         size_t line_length, head_bytes;
         bool is_file, name_cut, value_cut;
         size_t name_length, value_length;
-        uint64_t fed_bytes, value_at, value_bytes;
+        const char
+            *feed; /* where the bytes being read begin; they stand at fed_bytes of the input */
+        uint64_t fed_bytes, value_at;
+        uint64_t match_at;                          /* where what is matched begins */
+        bool padded;                                /* blanks behind the delimiter were skipped */
         char delimiter[MULTIPART_BOUNDARY_MAX + 5]; /* CRLF "--" boundary */
         char line[1024];
         char name[MULTIPART_NAME_MAX + 1];

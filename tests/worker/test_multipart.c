@@ -26,8 +26,12 @@ static void note(void *context, const struct multipart_field *field)
     assert_int_equal(strlen(field->value), field->value_length);
     assert_true(field->value_cut ? field->value_bytes > field->value_length
                                  : field->value_bytes == field->value_length);
-    if (seen->body)
-        assert_memory_equal(seen->body + field->value_at, field->value, field->value_length);
+    if (seen->body) {
+        const char *at = seen->body + field->value_at, *end = at + field->value_bytes;
+
+        assert_memory_equal(at, field->value, field->value_length);
+        assert_true(strncmp(end, "\r\n--", 4) == 0 || (end == at && strncmp(end, "--", 2) == 0));
+    }
     seen->length +=
         (size_t)snprintf(seen->text + seen->length, sizeof seen->text - seen->length, "%s=%s%s;",
                          field->name, field->value, field->value_cut ? "..." : "");
@@ -70,6 +74,8 @@ static const struct {
     {TYPE, "--XyZ\r\n" FIELD("a") "--XyZ--", "a=; 1 ended"},
     {TYPE, "--XyZ\r\n" FIELD("a") "\r\nx\r\n--XyZ--", "a=\r\nx; 1 ended"},
     {TYPE, "--XyZ\r\n" FIELD("a") "--Xy\r\n--XyZ--", "a=--Xy; 1 ended"},
+    /* blanks behind what only looks like a delimiter are not kept, but counted */
+    {TYPE, "--XyZ\r\n" FIELD("a") "x\r\n--XyZ \t y\r\n--XyZ--", "a=x\r\n--XyZ...; 1 ended"},
     /* T01, T06: files under all names, text behind them */
     {TYPE,
      "--XyZ\r\n" FILE_PART(
