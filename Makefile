@@ -8,14 +8,14 @@ B := build/$(VARIANT)
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan
 SHARED := segment lock roster slots wait_queue leases gate sources source_rows breaker owners journal counters snapshot \
-	ledger ledger_rows ledger_retain ledger_schema
+	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
 WORKER := request $(STEPS) attempt lanes candidates plan plan_verdict endpoint intent pin model_edit body_reader upstream_id ticket fault upstream upstream_head watchers heartbeat reason \
 	multipart sse pictures spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	options options_memory options_file options_input options_env options_value options_secret \
-	options_check options_scope options_hedge options_pair options_report options_print serve scribe scribe_config status status_answer status_html metrics \
+	options_check options_scope options_hedge options_pair options_report options_print serve scribe scribe_config scribe_repair hedge_advice status status_answer status_html metrics \
 	monitor master generations reload seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
@@ -28,6 +28,7 @@ TOOL_PARTS := $(patsubst %.c,%,$(wildcard tests/tools/*/*.c))
 # Likewise tests/bench/NAME.c; load_client is made of the parts beside it.
 BENCH_TOOLS := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/*.c))
 BENCH_PARTS := $(patsubst %.c,%,$(wildcard tests/bench/*/*.c))
+SCENARIO_PARTS := $(patsubst %.c,%,$(wildcard tests/scenarios/scenario_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 UNIT_TESTS := $(patsubst tests/%.c,%,$(wildcard tests/base/test_*.c tests/shared/test_*.c tests/worker/test_*.c \
 	tests/scenarios/run_*.c))
@@ -38,7 +39,7 @@ CHECKS := $(sort $(wildcard tests/checks/*.sh))
 UNITS := $(BASE:%=base/%) $(SHARED:%=shared/%) $(WORKER:%=worker/%)
 LIB := $(B)/libpenstock.a
 OBJECTS := $(UNITS:%=$(B)/%.o) $(foreach p,$(PROGRAMS),$(B)/$(MAIN_$(p)).o)
-TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(TOOLS:%=$(B)/tests/tools/%.o) $(TOOL_PARTS:%=$(B)/%.o) \
+TEST_OBJECTS := $(UNIT_TESTS:%=$(B)/tests/%.o) $(SCENARIO_PARTS:%=$(B)/%.o) $(TOOLS:%=$(B)/tests/tools/%.o) $(TOOL_PARTS:%=$(B)/%.o) \
 	$(FUZZERS:%=$(B)/tests/fuzz/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard tests/fakes/*.c)) \
 	$(BENCH_TOOLS:%=$(B)/tests/bench/%.o) $(BENCH_PARTS:%=$(B)/%.o)
 
@@ -285,6 +286,8 @@ $(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
 # fakes: the test's program also needs the fake's object, which comes before the library
 $(patsubst %,$(B)/tests/bin/worker/test_%,accept admission heartbeat receive relay respond route upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
+# a test program of several files
+$(B)/tests/bin/scenarios/run_scenarios: $(SCENARIO_PARTS:%=$(B)/%.o)
 $(FUZZERS:%=$(B)/tests/bin/fuzz/%): $(B)/tests/bin/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
