@@ -9,6 +9,7 @@
 #define WORKER_JUDGE_H
 
 #include "worker/http_client.h"
+#include "worker/judge_hints.h"
 #include "worker/options.h"
 
 #include <stdbool.h>
@@ -30,28 +31,9 @@ enum attempt_class {
 /* "throttle", "quota_day", ...: the words of log and ledger. */
 const char *attempt_class_name(enum attempt_class class);
 
-enum throttle_dimension {
-    THROTTLE_UNKNOWN,
-    THROTTLE_REQUESTS,
-    THROTTLE_TOKENS,
-    THROTTLE_RAMP,
-    THROTTLE_CONCURRENCY,
-};
-
-/* What the head says about trying again; collected header by header. */
-struct judge_hints {
-    int64_t retry_after_ms; /* -1 = not said. Order: retry-after-ms, x-ms-retry-after-ms,
-                               retry-after (seconds, also fractions, or a date) */
-    int rank;               /* of the header that said it; the collector's own */
-    int should_retry;       /* x-should-retry: 1, 0; -1 = not said */
-    bool intermediary; /* the head looks like a proxy's own (via/server of a known one, HTML) */
-};
-void judge_hints_begin(struct judge_hints *hints);
-void judge_hints_read(struct judge_hints *hints, const char *name, const char *value,
-                      int64_t now_wall_ms);
-
 /* An answer that came. body: of an error, or, when stream, the events that came before any content
- * (an error in the stream counts as the answer's); may be cut. */
+ * (an error in the stream counts as the answer's); may be cut. An error object in the body of a 2xx
+ * counts, too, where the caller gives it. */
 struct judge_evidence {
     enum dialect_name dialect;
     int status;
@@ -65,14 +47,17 @@ struct judgement {
     enum attempt_class class;
     enum throttle_dimension dimension;
     int64_t retry_after_ms; /* -1 = not said; from head or body (Gemini's retryDelay, "try again in
-                               2.5s") */
+                               2.5s"), or the reset of a day's quota where that is known */
     int should_retry;       /* as in the hints */
-    int64_t out_ms; /* QUOTA_DAY, MONEY, CREDENTIAL: how long the source is out; 0 = not */
-    char error[48]; /* for ledger and log: the upstream's code, else type, else the class's name;
-                       only letters, digits, _ . - */
+    int64_t out_ms;         /* QUOTA_DAY, MONEY, CREDENTIAL: how long the source is out; 0 = not */
+    bool maybe_billed; /* somebody gave up waiting for an answer: the work may have been done; true
+                         for all UNKNOWN and for TRANSIENT by 408, 502 and 504 */
+    char error[48];    /* for ledger and log: the upstream's code, else type, else the class's name;
+                         only letters, digits, _ . -; "" for OK */
 };
 void judge_answer(const struct judge_evidence *evidence, struct judgement *ret);
-/* No answer, or half of one. sent: some byte of the request went out. */
+/* No answer, or half of one. sent: some byte of the request went out. RUNNING: we gave up waiting;
+ * COMPLETE: a whole answer without content (a stream that ended before any). */
 void judge_transport(enum http_outcome outcome, bool sent, struct judgement *ret);
 
 #endif
