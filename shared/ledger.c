@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,13 +45,25 @@ static const char *const statement_texts[LEDGER_STATEMENTS] = {
         " tokens_out = coalesce(tokens_out, ?4), image_tokens_in = coalesce(image_tokens_in, ?5),"
         " image_tokens_out = coalesce(image_tokens_out, ?6), image_size = ?7, image_quality = ?8,"
         " image_format = ?9 WHERE upstream_id = ?1 AND images = 0",
+    [LEDGER_PUT_ATTEMPT] =
+        "INSERT INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+        " ON CONFLICT (logical_call_id, n) DO UPDATE SET ended_at = excluded.ended_at,"
+        " ttft_ms = excluded.ttft_ms, generation_ms = excluded.generation_ms,"
+        " status = excluded.status, error = excluded.error, est_tokens = excluded.est_tokens,"
+        " settled_tokens = excluded.settled_tokens, kept_est = excluded.kept_est"
+        /* never backwards: running, ended */
+        " WHERE excluded.ended_at IS NOT NULL OR attempts.ended_at IS NULL",
     [LEDGER_PUT_EVENT] = "INSERT INTO events VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
     [LEDGER_PUT_CONFIG] = "INSERT OR REPLACE INTO config VALUES (?1, ?2, ?3)",
-    [LEDGER_PUT_SOURCE] = "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)",
+    [LEDGER_PUT_SOURCE] = "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [LEDGER_NEXT_OPEN] = "SELECT boot, arrival_seq FROM waits WHERE ended_at IS NULL"
                          " AND (boot, arrival_seq) > (?1, ?2) ORDER BY boot, arrival_seq LIMIT ?3",
     [LEDGER_CLOSE_WAIT] = "UPDATE waits SET state = 'worker_died', ended_at = ?3"
                           " WHERE boot = ?1 AND arrival_seq = ?2 AND ended_at IS NULL",
+    [LEDGER_NEXT_RUNNER] = "SELECT pid, min(started_at) FROM attempts WHERE ended_at IS NULL"
+                           " AND pid > ?1 GROUP BY pid ORDER BY pid LIMIT 1",
+    [LEDGER_CLOSE_ATTEMPTS] = "UPDATE attempts SET error = 'worker_died', ended_at = ?3"
+                              " WHERE ended_at IS NULL AND pid = ?1 AND started_at < ?2",
 };
 
 bool ledger_failed(struct ledger *ledger, const char *what)
@@ -157,7 +170,7 @@ int64_t ledger_wal_bytes(const struct ledger *ledger)
 
 static bool make_views(struct ledger *ledger)
 {
-    char sql[4096];
+    char sql[8192];
 
     for (size_t i = 0; i < LEDGER_VIEWS; i++) {
         const struct ledger_view *view = &ledger_views[i];
@@ -242,13 +255,27 @@ static bool set_paths(struct ledger *ledger, const char *state_directory, struct
     return true;
 }
 
-static bool open_database(struct ledger *ledger, int busy_ms, struct text *why)
+static void init_library(void)
 {
     /* Counting its memory takes a lock at each allocation. Refused where SQLite is in use already. */
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    (void)
+        sqlite3_initialize(); /* what fails here fails again, and tells why, when a file is opened */
+}
 
+/* The settings are the process's, and not to be made while another thread opens a file. */
+void ledger_init_library(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, init_library);
+}
+
+static bool open_database(struct ledger *ledger, int busy_ms, struct text *why)
+{
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
 
+    ledger_init_library();
     if (sqlite3_open_v2(ledger->path, &ledger->database, flags, NULL) != SQLITE_OK) {
         text_printf(why, "%s cannot be opened: %s", ledger->path,
                     ledger->database ? sqlite3_errmsg(ledger->database) : "out of memory");

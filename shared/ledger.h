@@ -33,14 +33,20 @@ MUST_CHECK bool ledger_begin(struct ledger *ledger);
  * from ended to granted, nor from granted to waiting. */
 MUST_CHECK bool ledger_put_wait(struct ledger *ledger, const struct wait_record *record);
 MUST_CHECK bool ledger_put_call(struct ledger *ledger, const struct call_record *record);
+/* A row that has ended never goes back to running. */
+MUST_CHECK bool ledger_put_attempt(struct ledger *ledger, const struct attempt_record *record);
 MUST_CHECK bool ledger_put_event(struct ledger *ledger, const struct event_record *record);
 /* What is in force: tables config (one option's value; secrets masked by the caller) and sources.
  */
 MUST_CHECK bool ledger_clear_config(struct ledger *ledger);
 MUST_CHECK bool ledger_put_config(struct ledger *ledger, const char *key, const char *value,
                                   const char *origin);
-MUST_CHECK bool ledger_put_source(struct ledger *ledger, const char *name, const char *base_url,
-                                  int64_t loaded_wall_ms);
+struct ledger_source {
+    const char *name, *base_url, *dialect, *quota_group;
+    int64_t max_in_flight; /* 0 = no limit */
+    int64_t loaded_wall_ms;
+};
+MUST_CHECK bool ledger_put_source(struct ledger *ledger, const struct ledger_source *source);
 MUST_CHECK bool ledger_commit(struct ledger *ledger);
 void ledger_rollback(struct ledger *ledger);
 
@@ -56,6 +62,20 @@ struct ledger_open_calls {
  * was lost, or they are of another boot): worker_died. Every record that was in the journal at the
  * time of the reading has been put before. Part of the caller's transaction. */
 MUST_CHECK bool ledger_close_stale(struct ledger *ledger, const struct ledger_open_calls *open);
+
+/* Who lives, read under one lock. */
+struct ledger_process {
+    int32_t pid;
+    int64_t since_wall_ms; /* a row that is older belongs to a dead process with the same pid */
+};
+struct ledger_processes {
+    const struct ledger_process *list;
+    size_t count;
+    int64_t now_wall_ms; /* becomes ended_at of what is closed */
+};
+/* Close attempts that are still running although their process has gone: error worker_died. Needs no
+ * transaction; writes nothing when there is nothing to close. */
+MUST_CHECK bool ledger_close_attempts(struct ledger *ledger, const struct ledger_processes *alive);
 
 /* Delete what is older than keep_ms before now_wall_ms or too much for max_bytes; a bounded piece
  * of work per call, a transaction of its own. Returns false on an error. *ret_more: call again

@@ -19,11 +19,14 @@ enum ledger_statement {
     LEDGER_PUT_WAIT,
     LEDGER_PUT_CALL,
     LEDGER_BOOK_POLL,
+    LEDGER_PUT_ATTEMPT,
     LEDGER_PUT_EVENT,
     LEDGER_PUT_CONFIG,
     LEDGER_PUT_SOURCE,
     LEDGER_NEXT_OPEN,
     LEDGER_CLOSE_WAIT,
+    LEDGER_NEXT_RUNNER,
+    LEDGER_CLOSE_ATTEMPTS,
     LEDGER_STATEMENTS
 };
 
@@ -41,6 +44,8 @@ struct ledger {
     char error[256];
 };
 
+/* Before any other use of SQLite; every time but the first does nothing. */
+void ledger_init_library(void);
 /* Remember what SQLite says; always false. */
 bool ledger_failed(struct ledger *ledger, const char *what);
 /* Run a script. */

@@ -2,9 +2,9 @@
  * penstock-ledger(5). */
 #include "shared/ledger_schema.h"
 
-/* Indexes are few, since every row pays for them: what is open now, what is old (retention), and a
- * call by its id. All but the last grow at their right edge; so does the last when ids begin with
- * their time. */
+/* Indexes are few, since every row pays for them: what is open now, what is old (retention), a call
+ * by its id, and the few attempts that were hedges. All but those on a call's id grow at their right
+ * edge; so do these, as ids begin with their time, and the order of attempts is that of time too. */
 static const char schema_1[] =
     "CREATE TABLE waits ("
     " boot INTEGER NOT NULL,"
@@ -85,6 +85,7 @@ static const char schema_1[] =
     " source TEXT NOT NULL,"
     " hedge INTEGER NOT NULL,"
     " started_at TEXT NOT NULL,"
+    " ended_at TEXT,"
     " ttft_ms INTEGER,"
     " generation_ms INTEGER,"
     " status INTEGER,"
@@ -92,8 +93,10 @@ static const char schema_1[] =
     " est_tokens INTEGER,"
     " settled_tokens INTEGER,"
     " kept_est INTEGER NOT NULL,"
+    " pid INTEGER NOT NULL,"
     " PRIMARY KEY (logical_call_id, n)) WITHOUT ROWID;"
-    "CREATE INDEX attempts_started ON attempts (started_at);"
+    "CREATE INDEX attempts_open ON attempts (pid) WHERE ended_at IS NULL;"
+    "CREATE INDEX attempts_hedges ON attempts (logical_call_id, n) WHERE hedge <> 0;"
 
     "CREATE TABLE jobs ("
     " job_id TEXT PRIMARY KEY,"
@@ -112,6 +115,9 @@ static const char schema_1[] =
     "CREATE TABLE sources ("
     " name TEXT PRIMARY KEY,"
     " base_url TEXT NOT NULL,"
+    " dialect TEXT NOT NULL,"
+    " quota_group TEXT NOT NULL,"
+    " max_in_flight INTEGER NOT NULL,"
     " loaded_at TEXT NOT NULL) WITHOUT ROWID;"
 
     "CREATE TABLE config ("
@@ -205,23 +211,29 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
      " FROM calls ORDER BY arrived_at DESC"},
 
     {"show_attempts",
-     "SELECT started_at, logical_call_id, n, source, hedge, ttft_ms, generation_ms, status, error,"
-     " est_tokens, settled_tokens, kept_est"
-     " FROM attempts ORDER BY started_at DESC"},
+     "SELECT started_at, logical_call_id, n, source, hedge, ended_at, ttft_ms, generation_ms,"
+     " status, error, est_tokens, settled_tokens, kept_est, pid"
+     " FROM attempts ORDER BY logical_call_id DESC, n DESC"},
 
-    /* The winner ended without an error; each other attempt of a hedged call gives one line. */
+    /* A hedge and the attempt it ran beside: the one before it that is none. Each of the two that
+     * lost is a line. */
     {"show_hedges",
-     "SELECT loser.started_at AS at, loser.logical_call_id AS logical_call_id,"
-     " winner.n AS winner_n, winner.source AS winner_source, winner.hedge AS hedge_won,"
-     " winner.ttft_ms AS winner_ttft_ms, winner.generation_ms AS winner_generation_ms,"
-     " loser.n AS loser_n, loser.source AS loser_source, loser.ttft_ms AS loser_ttft_ms,"
-     " loser.error AS loser_error, loser.settled_tokens AS loser_tokens,"
-     " loser.kept_est AS loser_kept_est"
-     " FROM attempts AS loser LEFT JOIN attempts AS winner"
-     "  ON winner.logical_call_id = loser.logical_call_id AND winner.error IS NULL"
-     " WHERE loser.error IS NOT NULL AND EXISTS (SELECT 1 FROM attempts AS hedge"
-     "  WHERE hedge.logical_call_id = loser.logical_call_id AND hedge.hedge)"
-     " ORDER BY loser.started_at DESC"},
+     "WITH pairs AS (SELECT logical_call_id, n AS hedge_n, (SELECT max(beside.n)"
+     "   FROM attempts AS beside WHERE beside.logical_call_id = hedges.logical_call_id"
+     "    AND beside.n < hedges.n AND beside.hedge = 0) AS primary_n"
+     "  FROM attempts AS hedges WHERE hedges.hedge <> 0)"
+     " SELECT loser.started_at AS at, loser.logical_call_id AS logical_call_id,"
+     "  winner.n AS winner_n, winner.source AS winner_source, winner.hedge AS hedge_won,"
+     "  winner.ttft_ms AS winner_ttft_ms, winner.generation_ms AS winner_generation_ms,"
+     "  loser.n AS loser_n, loser.source AS loser_source, loser.ttft_ms AS loser_ttft_ms,"
+     "  loser.generation_ms AS loser_generation_ms, loser.error AS loser_error,"
+     "  loser.settled_tokens AS loser_tokens, loser.kept_est AS loser_kept_est"
+     " FROM pairs JOIN attempts AS loser ON loser.logical_call_id = pairs.logical_call_id"
+     "   AND loser.n IN (hedge_n, primary_n) AND loser.error IS NOT NULL"
+     "  LEFT JOIN attempts AS winner ON winner.logical_call_id = pairs.logical_call_id"
+     "   AND winner.n IN (hedge_n, primary_n) AND winner.error IS NULL"
+     "   AND winner.ended_at IS NOT NULL"
+     " ORDER BY pairs.logical_call_id DESC, loser.n DESC"},
 
     {"show_usage",
      "SELECT substr(arrived_at, 1, 10) AS day, client,"
@@ -232,14 +244,28 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
      " sum(images) AS images"
      " FROM calls GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3"},
 
+    /* Whom we left says nothing about the source: it counts as an exchange, not as a failure. */
     {"show_sources",
-     "WITH recent AS (SELECT source, outcome, arrived_at FROM calls"
-     "  WHERE arrived_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour'))"
-     " SELECT name, base_url, loaded_at, count(recent.source) AS calls_last_hour,"
-     "  coalesce(sum(recent.outcome <> 'ok'), 0) AS failed_last_hour,"
-     "  max(recent.arrived_at) AS last_call_at"
-     " FROM sources LEFT JOIN recent ON recent.source = sources.name"
-     " GROUP BY name ORDER BY name"},
+     "WITH recent AS (SELECT attempts.source, attempts.started_at, attempts.hedge,"
+     "   attempts.ttft_ms, attempts.error IS NOT NULL"
+     "    AND attempts.error NOT IN ('hedge_cancelled', 'client_cancelled') AS failed"
+     "  FROM calls JOIN attempts ON attempts.logical_call_id = calls.call_id"
+     "  WHERE calls.arrived_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')),"
+     " counted AS (SELECT source, count(*) AS attempts, sum(failed) AS failed,"
+     "   sum(hedge <> 0) AS hedges, max(started_at) AS last_at FROM recent GROUP BY source),"
+     " ranked AS (SELECT source, ttft_ms,"
+     "   row_number() OVER (PARTITION BY source ORDER BY ttft_ms) AS rank,"
+     "   count(*) OVER (PARTITION BY source) AS n FROM recent WHERE ttft_ms IS NOT NULL),"
+     " ranks AS (SELECT source, " PERCENTILE(50, "ttft_ms") " AS ttft_p50_ms,"
+     "   " PERCENTILE(95, "ttft_ms") " AS ttft_p95_ms FROM ranked GROUP BY source)"
+     " SELECT name, base_url, dialect, quota_group, max_in_flight, loaded_at,"
+     "  coalesce(counted.attempts, 0) AS attempts_last_hour,"
+     "  coalesce(counted.failed, 0) AS failed_last_hour,"
+     "  coalesce(counted.hedges, 0) AS hedges_last_hour,"
+     "  ttft_p50_ms, ttft_p95_ms, counted.last_at AS last_attempt_at"
+     " FROM sources LEFT JOIN counted ON counted.source = sources.name"
+     "  LEFT JOIN ranks ON ranks.source = sources.name"
+     " ORDER BY name"},
 
     {"show_config", "SELECT key, value, origin FROM config ORDER BY key"},
 };

@@ -5,7 +5,8 @@
  * journal's tail moves. Whoever sits down next puts again what lies between; every put is an upsert.
  *
  * When records were lost all the same (the journal was full, the file was deleted), the rows are set
- * right from what stands at the gate: `reconcile`.
+ * right from what stands at the gate: `reconcile`. Attempts stand nowhere but in their worker: those of a
+ * worker that has died are closed when its burial passes by, and by a look from time to time.
  */
 #include "worker/scribe.h"
 
@@ -14,6 +15,7 @@
 #include "shared/journal.h"
 #include "shared/ledger.h"
 #include "worker/scribe_config.h"
+#include "worker/scribe_repair.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -36,15 +38,16 @@
 #define RETAIN_AGAIN_NS (200 * NS_PER_MS)
 #define CHECKPOINT_EVERY_NS (5 * NS_PER_S)
 #define RECONCILE_EVERY_NS (2 * NS_PER_S)
+#define CLOSE_ATTEMPTS_EVERY_NS (2 * NS_PER_S)
 
 /* Records of one transaction. */
-#define BATCH 512U
+#define BATCH 768U
 #define BATCH_WAITS 384U
 #define BATCH_EVENTS 64U
-#define ROUND_BATCHES 24 /* enough for all that a full journal holds */
+#define ROUND_BATCHES 32 /* enough for all that a full journal holds */
 
 /* The write-ahead log grows while a reader has an old state open. From these sizes on rows stay in the
- * journal: first those of calls, then all. Between them and ledger_max. */
+ * journal: first those of calls and attempts, then all. Between them and ledger_max. */
 #define LOG_HOLD_LEAST INT64_C(16777216)
 #define LOG_HOLD_MOST INT64_C(268435456)
 #define LOG_CUT_ABOVE INT64_C(8388608) /* worth a checkpoint that truncates */
@@ -66,6 +69,7 @@ struct desk {
     int64_t backoff_ns;
     int64_t monitor_seen_ns, last_write_ns;
     int64_t next_retain_ns, next_checkpoint_ns, next_reconcile_ns;
+    int64_t next_close_ns; /* of attempts */
 };
 
 static struct segment *segment_of(const struct desk *desk)
@@ -217,14 +221,23 @@ static struct journal_count next_batch(const struct desk *desk)
 {
     struct journal_count batch = journal_ready(desk->journal);
 
+    uint64_t room;
+
     if (desk->log_size == LOG_HOLDS_ALL)
         return (struct journal_count){0};
     batch.waits = least(batch.waits, BATCH_WAITS);
     batch.events = least(batch.events, BATCH_EVENTS);
-    batch.calls = desk->log_size == LOG_HOLDS_CALLS
-                      ? 0
-                      : least(batch.calls, BATCH - batch.waits - batch.events);
+    /* A call and its last attempt were written together, and are read together. */
+    room = desk->log_size == LOG_HOLDS_CALLS ? 0 : BATCH - batch.waits - batch.events;
+    batch.calls = least(batch.calls, room / 2);
+    batch.attempts = least(batch.attempts, room - batch.calls);
     return batch;
+}
+
+/* A process has died: what it was doing has ended. */
+static bool is_burial(const struct event_record *event)
+{
+    return strcmp(event->name, "burial") == 0;
 }
 
 static bool put_batch(struct desk *desk, const struct journal_count *batch)
@@ -232,8 +245,16 @@ static bool put_batch(struct desk *desk, const struct journal_count *batch)
     for (uint64_t i = 0; i < batch->waits; i++)
         if (!ledger_put_wait(desk->ledger, journal_peek_wait(desk->journal, i)))
             return false;
-    for (uint64_t i = 0; i < batch->events; i++)
-        if (!ledger_put_event(desk->ledger, journal_peek_event(desk->journal, i)))
+    for (uint64_t i = 0; i < batch->events; i++) {
+        const struct event_record *event = journal_peek_event(desk->journal, i);
+
+        if (!ledger_put_event(desk->ledger, event))
+            return false;
+        if (is_burial(event))
+            desk->next_close_ns = 0;
+    }
+    for (uint64_t i = 0; i < batch->attempts; i++)
+        if (!ledger_put_attempt(desk->ledger, journal_peek_attempt(desk->journal, i)))
             return false;
     for (uint64_t i = 0; i < batch->calls; i++)
         if (!ledger_put_call(desk->ledger, journal_peek_call(desk->journal, i)))
@@ -246,7 +267,7 @@ static bool write_batch(struct desk *desk, bool *ret_more)
 {
     struct journal_count batch = next_batch(desk);
 
-    *ret_more = batch.waits + batch.events + batch.calls > 0;
+    *ret_more = journal_count_sum(&batch) > 0;
     if (!*ret_more)
         return true;
     if (!ledger_begin(desk->ledger) || !put_batch(desk, &batch) || !ledger_commit(desk->ledger))
@@ -268,88 +289,34 @@ static bool write_all(struct desk *desk)
 
 /* ---- set right what was lost ----------------------------------------------------------------- */
 
-struct gate_copy {
-    uint64_t boot, next_seq;
-    struct wait_record *records; /* of this instance's calls at the gate */
-    uint64_t *seqs;              /* theirs */
-    size_t count;
-};
-
-/* Memory is made, and touched, before the lock is taken. */
-static bool copy_gate(struct desk *desk, struct gate_copy *copy)
-{
-    struct gate *gate = desk->scribe->gate;
-    const struct core_area *core = segment_core(gate->segment);
-    const struct layout_area *layout = segment_layout(gate->segment);
-
-    copy->count = 0;
-    copy->records = malloc(PLACES_MAX * sizeof *copy->records);
-    copy->seqs = malloc(PLACES_MAX * sizeof *copy->seqs);
-    if (!copy->records || !copy->seqs)
-        return false;
-    memset(copy->records, 0, PLACES_MAX * sizeof *copy->records);
-    gate_lock(gate);
-    copy->boot = core->boot;
-    copy->next_seq = core->next_arrival_seq;
-    for (size_t i = 0; i < PLACES_MAX; i++) {
-        const struct place_row *place = &layout->places[i];
-
-        if (atomic_load_explicit(&place->state, memory_order_relaxed) != PLACE_FREE &&
-            place->owner < ROSTER_MAX &&
-            core->roster[place->owner].instance == gate->segment->instance)
-            copy->records[copy->count++] = place->record;
-    }
-    gate_unlock(gate);
-    return true;
-}
-
-static int compare_seqs(const void *left, const void *right)
-{
-    const uint64_t *a = left;
-    const uint64_t *b = right;
-
-    return *a < *b ? -1 : *a > *b;
-}
-
-static bool put_copy(struct desk *desk, const struct gate_copy *copy)
-{
-    const struct ledger_open_calls open = {.boot = copy->boot,
-                                           .next_seq = copy->next_seq,
-                                           .seqs = copy->seqs,
-                                           .count = copy->count,
-                                           .now_wall_ms = clock_wall_ms()};
-
-    if (!ledger_begin(desk->ledger))
-        return false;
-    for (size_t i = 0; i < copy->count; i++)
-        if (!ledger_put_wait(desk->ledger, &copy->records[i]))
-            return false;
-    return ledger_close_stale(desk->ledger, &open) && ledger_commit(desk->ledger);
-}
-
 /* Every call at the gate has its row, and no row is open whose call has gone. Between the copy and its
  * writing the journal is written, so that what ended before the copy has ended in the ledger too. */
 static bool reconcile(struct desk *desk)
 {
-    struct gate_copy copy = {0};
     uint64_t lost = atomic_load(&desk->journal->waits_lost);
-    bool ok = copy_gate(desk, &copy);
+    struct scribe_copy copy;
+    bool ok = scribe_copy_gate(&copy, desk->scribe->gate);
 
     if (!ok) {
         report_failure(desk, "out of memory for the ledger");
     } else if (desk->log_size != LOG_HOLDS_ALL) {
-        for (size_t i = 0; i < copy.count; i++)
-            copy.seqs[i] = copy.records[i].arrival_seq;
-        qsort(copy.seqs, copy.count, sizeof *copy.seqs, compare_seqs);
-        ok = write_all(desk) && (put_copy(desk, &copy) || fail(desk));
+        ok = write_all(desk) && (scribe_put_copy(&copy, desk->ledger) || fail(desk));
         if (ok) {
             desk->reconcile = false;
             desk->lost_seen = lost;
         }
     }
-    free(copy.records);
-    free(copy.seqs);
+    scribe_copy_release(&copy);
     return ok;
+}
+
+/* No attempt is running whose process has gone. */
+static bool close_attempts(struct desk *desk, int64_t now_ns)
+{
+    if (now_ns < desk->next_close_ns || desk->log_size == LOG_HOLDS_ALL)
+        return true;
+    desk->next_close_ns = now_ns + CLOSE_ATTEMPTS_EVERY_NS;
+    return scribe_close_attempts(desk->scribe->gate, desk->ledger) || fail(desk);
 }
 
 /* ---- upkeep ---------------------------------------------------------------------------------- */
@@ -422,6 +389,8 @@ static bool upkeep(struct desk *desk)
         if (!reconcile(desk))
             return false;
     }
+    if (!close_attempts(desk, now_ns))
+        return false;
     cut_log(desk, now_ns);
     judge_log(desk);
     return retain(desk, now_ns);
@@ -476,7 +445,7 @@ static bool is_written(const struct desk *desk)
 {
     struct journal_count left = journal_ready(desk->journal);
 
-    return left.waits + left.calls + left.events == 0;
+    return journal_count_sum(&left) == 0;
 }
 
 /* What is there is still written, if nobody else does it and it does not take too long. */

@@ -67,14 +67,35 @@ static bool put_lines(struct ledger *ledger, char *dump)
     return true;
 }
 
+/* The word of the dialect as `penstockd -T` has it. */
+static const char *dialect_word(int dialect)
+{
+    static const char *const words[] = {
+        [DIALECT_OPENAI] = "openai", [DIALECT_DASHSCOPE] = "dashscope", [DIALECT_AZURE] = "azure",
+        [DIALECT_GEMINI] = "gemini", [DIALECT_ANTHROPIC] = "anthropic", [DIALECT_PLAIN] = "plain",
+    };
+
+    return dialect >= 0 && (size_t)dialect < LENGTH(words) ? words[dialect] : "unknown";
+}
+
 static bool put_sources(struct ledger *ledger, const struct options *options, int64_t now_wall_ms)
 {
     char url[1024];
 
     for (size_t i = 0; i < options->source_count; i++) {
-        (void)text_copy(url, sizeof url, options->sources[i].base_url);
+        const struct source_options *source = &options->sources[i];
+        const struct ledger_source row = {
+            .name = source->name,
+            .base_url = url,
+            .dialect = dialect_word(source->dialect),
+            .quota_group = *source->quota_group ? source->quota_group : source->name,
+            .max_in_flight = source->max_in_flight,
+            .loaded_wall_ms = now_wall_ms,
+        };
+
+        (void)text_copy(url, sizeof url, source->base_url);
         scribe_config_mask(url);
-        if (!ledger_put_source(ledger, options->sources[i].name, url, now_wall_ms))
+        if (!ledger_put_source(ledger, &row))
             return false;
     }
     return true;

@@ -233,6 +233,54 @@ static inline struct call_record call_of(unsigned n, int64_t wall_ms)
     return record;
 }
 
+static inline struct attempt_record attempt_of(const char *call_id, unsigned n, const char *error)
+{
+    struct attempt_record record = {
+        .started_wall_ms = ARRIVED_WALL_MS + 10 * (int64_t)n,
+        .ended_wall_ms = ARRIVED_WALL_MS + 10 * (int64_t)n + 900,
+        .ttft_ms = 120,
+        .generation_ms = 900,
+        .est_tokens = -1,
+        .settled_tokens = -1,
+        .status = 200,
+        .pid = 4711,
+        .n = n,
+        .source = "openai",
+    };
+
+    (void)text_copy(record.call_id, sizeof record.call_id, call_id);
+    (void)text_copy(record.error, sizeof record.error, error);
+    if (*error)
+        record.status = 0;
+    return record;
+}
+
+/* As it is booked when a hedge is sent beside it. */
+static inline struct attempt_record running_of(const char *call_id, unsigned n, int32_t pid)
+{
+    struct attempt_record record = attempt_of(call_id, n, "");
+
+    record.ended_wall_ms = 0;
+    record.ttft_ms = record.generation_ms = -1;
+    record.status = 0;
+    record.pid = pid;
+    return record;
+}
+
+static inline void put_attempt(struct fixture *fixture, const struct attempt_record *record)
+{
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_attempt(fixture->ledger, record));
+    assert_true(ledger_commit(fixture->ledger));
+}
+
+static inline void put_call(struct fixture *fixture, const struct call_record *record)
+{
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_call(fixture->ledger, record));
+    assert_true(ledger_commit(fixture->ledger));
+}
+
 static inline void put_wait(struct fixture *fixture, uint64_t seq, enum wait_state state)
 {
     struct wait_record record = wait_of(seq, state);

@@ -31,6 +31,34 @@ static void old_rows_go_piece_by_piece_L6(void **state)
     assert_whole(fixture);
 }
 
+static void attempts_go_with_their_age_L6(void **state)
+{
+    struct fixture *fixture = *state;
+    const int64_t hour_ms = INT64_C(3600000);
+    char call_id[CALL_ID_SIZE];
+    bool more = false;
+
+    assert_true(ledger_begin(fixture->ledger));
+    for (unsigned i = 0; i < 1300; i++) { /* the last hundred are young */
+        struct attempt_record record;
+
+        (void)snprintf(call_id, sizeof call_id, "pst_%08u", i / 2);
+        record = attempt_of(call_id, i % 2 + 1, "");
+        if (i >= 1200)
+            record.started_wall_ms += 2 * hour_ms;
+        assert_true(ledger_put_attempt(fixture->ledger, &record));
+    }
+    assert_true(ledger_commit(fixture->ledger));
+    assert_true(
+        ledger_retain(fixture->ledger, ARRIVED_WALL_MS + 2 * hour_ms, hour_ms, INT64_MAX, &more));
+    assert_true(more);
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM attempts"), 800);
+    retain_all(fixture, ARRIVED_WALL_MS + 2 * hour_ms, hour_ms, INT64_MAX);
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM attempts"), 100);
+    assert_string_equal(ask(fixture, "SELECT min(logical_call_id) FROM attempts"), "pst_00000600");
+    assert_whole(fixture);
+}
+
 static void the_oldest_rows_go_when_the_file_is_too_large_L6(void **state)
 {
     struct fixture *fixture = *state;
@@ -79,6 +107,7 @@ int main(void)
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(old_rows_go_piece_by_piece_L6),
+        TEST(attempts_go_with_their_age_L6),
         TEST(the_oldest_rows_go_when_the_file_is_too_large_L6),
         TEST(the_log_is_cut_when_its_reader_has_gone_L6),
     };

@@ -161,54 +161,51 @@ static void a_transaction_is_whole_or_not_there_L5(void **state)
 static void config_and_sources_are_what_is_in_force_now(void **state)
 {
     struct fixture *fixture = *state;
+    struct ledger_source source = {.base_url = "https://x.example",
+                                   .dialect = "openai",
+                                   .quota_group = "acme",
+                                   .max_in_flight = 20,
+                                   .loaded_wall_ms = ARRIVED_WALL_MS};
 
     for (int i = 0; i < 2; i++) {
         assert_true(ledger_begin(fixture->ledger));
         assert_true(ledger_clear_config(fixture->ledger));
         assert_true(ledger_put_config(fixture->ledger, i ? "b" : "a", "1", "default"));
-        assert_true(ledger_put_source(fixture->ledger, i ? "two" : "one", "https://x.example",
-                                      ARRIVED_WALL_MS));
+        source.name = i ? "two" : "one";
+        assert_true(ledger_put_source(fixture->ledger, &source));
         assert_true(ledger_commit(fixture->ledger));
     }
     assert_string_equal(ask(fixture, "SELECT * FROM show_config"), "b|1|default");
     assert_string_equal(ask(fixture, "SELECT * FROM show_sources"),
-                        "two|https://x.example|2026-11-30T10:00:00.000Z|0|0|NULL");
+                        "two|https://x.example|openai|acme|20|2026-11-30T10:00:00.000Z|0|0|0|NULL|"
+                        "NULL|NULL");
 }
 
-static void rows_whose_end_was_lost_are_closed_once_L3(void **state)
+static void an_attempt_is_one_row_and_never_runs_again_L1(void **state)
 {
     struct fixture *fixture = *state;
-    const uint64_t seqs[] = {2, 700};
-    struct ledger_open_calls open = {.boot = BOOT,
-                                     .next_seq = 701,
-                                     .seqs = seqs,
-                                     .count = LENGTH(seqs),
-                                     .now_wall_ms = ARRIVED_WALL_MS + 60000};
-    struct wait_record old = wait_of(5, WAIT_GRANTED);
+    static const char sql[] = "SELECT * FROM attempts";
+    struct attempt_record running = running_of("pst_1", 1, 4711);
+    struct attempt_record lost = attempt_of("pst_1", 1, "hedge_cancelled");
+    struct attempt_record won = attempt_of("pst_1", 2, "");
 
-    old.boot = 12;
-    assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_wait(fixture->ledger, &old));
-    for (uint64_t seq = 1; seq <= 701; seq++) { /* several pages of open rows; 701 came later */
-        struct wait_record record = wait_of(seq, seq % 2 ? WAIT_WAITING : WAIT_GRANTED);
-
-        assert_true(ledger_put_wait(fixture->ledger, &record));
-    }
-    assert_true(ledger_close_stale(fixture->ledger, &open));
-    assert_true(ledger_commit(fixture->ledger));
-    assert_string_equal(ask(fixture, "SELECT arrival_seq FROM waits WHERE ended_at IS NULL"),
-                        "2\n700\n701");
-    assert_string_equal(ask(fixture, "SELECT DISTINCT state, ended_at FROM waits"
-                                     " WHERE ended_at IS NOT NULL"),
-                        "worker_died|2026-11-30T10:01:00.000Z");
-    /* Its true end may still come. */
-    put_wait(fixture, 4, WAIT_DONE);
-    assert_string_equal(ask(fixture, "SELECT state FROM waits WHERE arrival_seq = 4"), "done");
-    open.count = 0;
-    assert_true(ledger_close_stale(fixture->ledger, &open));
-    assert_string_equal(ask(fixture, "SELECT arrival_seq FROM waits WHERE ended_at IS NULL"),
-                        "701");
-    assert_whole(fixture);
+    lost.ttft_ms = -1;
+    lost.kept_est = 1;
+    lost.est_tokens = 50;
+    won.hedge = 1;
+    won.settled_tokens = 44;
+    put_attempt(fixture, &running);
+    assert_string_equal(ask(fixture, sql),
+                        "pst_1|1|openai|0|2026-11-30T10:00:00.010Z|NULL|NULL|NULL|NULL|NULL|NULL|"
+                        "NULL|0|4711");
+    put_attempt(fixture, &lost);
+    put_attempt(fixture, &running); /* a drainer died between COMMIT and moving the tail */
+    put_attempt(fixture, &won);
+    assert_string_equal(ask(fixture, sql),
+                        "pst_1|1|openai|0|2026-11-30T10:00:00.010Z|2026-11-30T10:00:00.910Z|NULL|"
+                        "900|NULL|hedge_cancelled|50|NULL|1|4711\n"
+                        "pst_1|2|openai|1|2026-11-30T10:00:00.020Z|2026-11-30T10:00:00.920Z|120|"
+                        "900|200|NULL|NULL|44|0|4711");
 }
 
 int main(void)
@@ -223,7 +220,7 @@ int main(void)
         TEST(names_cannot_steer_a_terminal),
         TEST(a_transaction_is_whole_or_not_there_L5),
         TEST(config_and_sources_are_what_is_in_force_now),
-        TEST(rows_whose_end_was_lost_are_closed_once_L3),
+        TEST(an_attempt_is_one_row_and_never_runs_again_L1),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,14 +18,16 @@ static const struct {
                    "status,outcome,error_code,stream,queue_ms,ttft_ms,generation_ms,"
                    "total_latency_ms,attempts,retries,hedges,hedge_won,fallback,tokens_in,"
                    "tokens_out,tokens_cached,tokens_reasoning,images,bytes_in,bytes_out,pid"},
-    {"show_attempts", "started_at,logical_call_id,n,source,hedge,ttft_ms,generation_ms,status,"
-                      "error,est_tokens,settled_tokens,kept_est"},
+    {"show_attempts", "started_at,logical_call_id,n,source,hedge,ended_at,ttft_ms,generation_ms,"
+                      "status,error,est_tokens,settled_tokens,kept_est,pid"},
     {"show_hedges", "at,logical_call_id,winner_n,winner_source,hedge_won,winner_ttft_ms,"
-                    "winner_generation_ms,loser_n,loser_source,loser_ttft_ms,loser_error,"
-                    "loser_tokens,loser_kept_est"},
+                    "winner_generation_ms,loser_n,loser_source,loser_ttft_ms,"
+                    "loser_generation_ms,loser_error,loser_tokens,loser_kept_est"},
     {"show_usage", "day,client,model,calls,failed,tokens_in,tokens_out,tokens_cached,"
                    "tokens_reasoning,images"},
-    {"show_sources", "name,base_url,loaded_at,calls_last_hour,failed_last_hour,last_call_at"},
+    {"show_sources", "name,base_url,dialect,quota_group,max_in_flight,loaded_at,"
+                     "attempts_last_hour,failed_last_hour,hedges_last_hour,ttft_p50_ms,"
+                     "ttft_p95_ms,last_attempt_at"},
     {"show_config", "key,value,origin"},
 };
 
@@ -157,21 +159,101 @@ static void usage_adds_up_per_day_client_and_model_L2(void **state)
                         "call-00000012|ok");
 }
 
+static void put_pair(struct fixture *fixture, const char *call_id, unsigned n,
+                     const char *primary_error, const char *hedge_error)
+{
+    struct attempt_record primary = attempt_of(call_id, n, primary_error);
+    struct attempt_record hedge = attempt_of(call_id, n + 1, hedge_error);
+
+    (void)text_copy(primary.source, sizeof primary.source, "s1");
+    (void)text_copy(hedge.source, sizeof hedge.source, "s2");
+    hedge.hedge = 1;
+    put_attempt(fixture, &primary);
+    put_attempt(fixture, &hedge);
+}
+
 static void a_hedge_is_told_as_winner_and_loser_L2(void **state)
 {
     struct fixture *fixture = *state;
+    struct attempt_record alone = attempt_of("b", 1, "");
+    struct attempt_record running;
 
-    run_sql(fixture,
-            "INSERT INTO attempts VALUES"
-            " ('a', 1, 's1', 0, '2026-11-30T10:00:00.000Z', NULL, 900, NULL,"
-            "  'hedge_cancelled', 50, NULL, 1),"
-            " ('a', 2, 's2', 1, '2026-11-30T10:00:01.000Z', 20, 300, 200, NULL, 50, 40, 0),"
-            " ('b', 1, 's1', 0, '2026-11-30T09:00:00.000Z', 20, 300, 200, NULL, 5, 4, 0)");
-    assert_string_equal(ask(fixture, "SELECT logical_call_id, winner_source, hedge_won,"
-                                     " loser_source, loser_error FROM show_hedges"),
-                        "a|s2|1|s1|hedge_cancelled");
-    assert_string_equal(ask(fixture, "SELECT logical_call_id, n FROM show_attempts"),
-                        "a|2\na|1\nb|1");
+    put_pair(fixture, "a", 1, "hedge_cancelled", "");
+    put_attempt(fixture, &alone);                       /* not hedged: no line */
+    put_pair(fixture, "c", 1, "", "hedge_cancelled");   /* the primary was faster */
+    put_pair(fixture, "d", 1, "transient", "throttle"); /* both failed: two lines, no winner */
+    put_pair(fixture, "d", 3, "hedge_cancelled", "");   /* and once more, with a winner */
+    running = running_of("e", 1, 4711);
+    put_attempt(fixture, &running);
+    running = running_of("e", 2, 4711);
+    running.hedge = 1;
+    put_attempt(fixture, &running); /* not decided yet */
+    assert_string_equal(ask(fixture, "SELECT logical_call_id, winner_n, winner_source, hedge_won,"
+                                     " loser_n, loser_source, loser_error FROM show_hedges"),
+                        "d|4|s2|1|3|s1|hedge_cancelled\n"
+                        "d|NULL|NULL|NULL|2|s2|throttle\n"
+                        "d|NULL|NULL|NULL|1|s1|transient\n"
+                        "c|1|s1|0|2|s2|hedge_cancelled\n"
+                        "a|2|s2|1|1|s1|hedge_cancelled");
+    assert_string_equal(ask(fixture, "SELECT logical_call_id, n FROM show_attempts LIMIT 4"),
+                        "e|2\ne|1\nd|4\nd|3");
+}
+
+/* One call of the last hour with one attempt. */
+static void put_recent(struct fixture *fixture, unsigned n, int64_t age_ms,
+                       struct attempt_record attempt)
+{
+    struct call_record call = call_of(n, clock_wall_ms() - age_ms);
+
+    (void)text_copy(attempt.call_id, sizeof attempt.call_id, call.call_id);
+    attempt.started_wall_ms = call.arrived_wall_ms;
+    attempt.ended_wall_ms = call.arrived_wall_ms + 900;
+    put_call(fixture, &call);
+    put_attempt(fixture, &attempt);
+}
+
+static void sources_tell_how_they_did_in_the_last_hour_L2(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct ledger_source openai = {.name = "openai",
+                                         .base_url = "https://a.example",
+                                         .dialect = "openai",
+                                         .quota_group = "openai",
+                                         .loaded_wall_ms = ARRIVED_WALL_MS};
+    const struct ledger_source idle = {.name = "idle",
+                                       .base_url = "https://b.example",
+                                       .dialect = "azure",
+                                       .quota_group = "acme",
+                                       .max_in_flight = 7,
+                                       .loaded_wall_ms = ARRIVED_WALL_MS};
+    struct attempt_record attempt;
+
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_source(fixture->ledger, &openai));
+    assert_true(ledger_put_source(fixture->ledger, &idle));
+    assert_true(ledger_commit(fixture->ledger));
+    for (unsigned i = 1; i <= 20; i++) { /* 10..200 ms */
+        attempt = attempt_of("", 1, "");
+        attempt.ttft_ms = i * 10;
+        put_recent(fixture, i, 60000, attempt);
+    }
+    attempt.ttft_ms = 99999;
+    put_recent(fixture, 100, 2 * 3600000, attempt); /* too long ago */
+    attempt = attempt_of("", 1, "hedge_cancelled"); /* whom we left has not failed */
+    attempt.hedge = 1;
+    attempt.ttft_ms = -1;
+    put_recent(fixture, 101, 50000, attempt);
+    attempt = attempt_of("", 1, "throttle");
+    attempt.ttft_ms = -1;
+    put_recent(fixture, 102, 40000, attempt);
+    assert_string_equal(ask(fixture, "SELECT name, base_url, dialect, quota_group, max_in_flight,"
+                                     " loaded_at, attempts_last_hour, failed_last_hour,"
+                                     " hedges_last_hour, ttft_p50_ms, ttft_p95_ms,"
+                                     " last_attempt_at IS NULL FROM show_sources"),
+                        "idle|https://b.example|azure|acme|7|2026-11-30T10:00:00.000Z|0|0|0|NULL|"
+                        "NULL|1\n"
+                        "openai|https://a.example|openai|openai|0|2026-11-30T10:00:00.000Z|22|1|1|"
+                        "100|190|0");
 }
 
 int main(void)
@@ -184,6 +266,7 @@ int main(void)
         TEST(percentiles_are_those_of_the_nearest_rank_L2),
         TEST(usage_adds_up_per_day_client_and_model_L2),
         TEST(a_hedge_is_told_as_winner_and_loser_L2),
+        TEST(sources_tell_how_they_did_in_the_last_hour_L2),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

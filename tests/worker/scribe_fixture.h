@@ -104,7 +104,7 @@ static inline void stage_calls(struct stage *stage, unsigned first, unsigned cou
     for (unsigned i = 0; i < count; i++) {
         struct call_record record = call_of(first + i, clock_wall_ms());
 
-        gate_journal_call(&stage->gate, &record);
+        gate_journal_call(&stage->gate, &record, NULL);
     }
 }
 

@@ -35,6 +35,58 @@ static void calls_and_events_arrive_too_L1(void **state)
     STAGE_WAIT(atomic_load(&stage_journal(stage)->written) >= 4);
 }
 
+static void attempts_arrive_with_their_calls_L1(void **state)
+{
+    struct stage *stage = *state;
+    struct call_record call = call_of(1, clock_wall_ms());
+    struct attempt_record first = attempt_of(call.call_id, 1, "throttle");
+    struct attempt_record last = attempt_of(call.call_id, 2, "");
+
+    gate_journal_attempt(&stage->gate, &first);
+    gate_journal_call(&stage->gate, &call, &last);
+    for (unsigned i = 10; i < 2010; i++) { /* several batches */
+        call = call_of(i, clock_wall_ms());
+        last = attempt_of(call.call_id, 1, "");
+        gate_journal_call(&stage->gate, &call, &last);
+    }
+    stage_start(stage);
+    (void)stage_expect(stage, "SELECT count(*) FROM attempts", "2002");
+    (void)stage_expect(stage,
+                       "SELECT n, error FROM attempts WHERE logical_call_id = 'call-00000001'",
+                       "1|throttle\n2|NULL");
+    (void)stage_expect(stage, "SELECT count(*) FROM calls", "2001");
+    assert_int_equal(atomic_load(&stage_journal(stage)->attempts_lost), 0);
+    STAGE_WAIT(atomic_load(&stage_journal(stage)->written) >= 4003);
+}
+
+/* The test's own process is in the roster; the child is not, and dead. */
+static void running_attempts_end_with_their_worker_L3(void **state)
+{
+    struct stage *stage = *state;
+    struct attempt_record ours = running_of("pst_1", 1, getpid());
+    struct attempt_record theirs;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    theirs = running_of("pst_2", 1, child);
+    ours.started_wall_ms = theirs.started_wall_ms = clock_wall_ms();
+    stage_start(stage);
+    gate_journal_attempt(&stage->gate, &ours);
+    gate_journal_attempt(&stage->gate, &theirs);
+    gate_journal_event(&stage->gate, clock_wall_ms(), "burial", "pid=1 role=2 slots=0 places=0");
+    (void)stage_expect(stage, "SELECT logical_call_id, error FROM attempts",
+                       "pst_1|NULL\npst_2|worker_died");
+    theirs.n = 2; /* its record comes after the burial: found a little later */
+    gate_journal_attempt(&stage->gate, &theirs);
+    (void)stage_expect(stage, "SELECT count(*) FROM attempts WHERE error = 'worker_died'", "2");
+    ours.ended_wall_ms = clock_wall_ms();
+    gate_journal_attempt(&stage->gate, &ours);
+    (void)stage_expect(stage, "SELECT count(*) FROM attempts WHERE ended_at IS NULL", "0");
+    (void)stage_expect(stage, "SELECT error FROM attempts WHERE logical_call_id = 'pst_1'", "NULL");
+}
+
 static void the_configuration_is_written_without_secrets_L7(void **state)
 {
     struct stage *stage = *state;
@@ -310,6 +362,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_STAGE(a_wait_is_seen_when_it_begins_and_when_it_ends_L3),
         TEST_STAGE(calls_and_events_arrive_too_L1),
+        TEST_STAGE(attempts_arrive_with_their_calls_L1),
+        TEST_STAGE(running_attempts_end_with_their_worker_L3),
         TEST_STAGE(the_configuration_is_written_without_secrets_L7),
         TEST_STAGE(what_is_there_is_written_before_the_end),
         TEST_STAGE(with_the_ledger_off_records_are_thrown_away),

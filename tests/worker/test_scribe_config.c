@@ -51,8 +51,15 @@ static void each_option_is_a_row_with_its_origin_L1(void **state)
     assert_string_equal(ask(stage->ledger, "SELECT value, origin FROM show_config"
                                            " WHERE key = 'penstock.reserve_percent'"),
                         "25|default");
-    assert_string_equal(ask(stage->ledger, "SELECT name, base_url, loaded_at FROM sources"),
-                        "a|https://a.example|2026-11-30T10:00:00.000Z");
+    assert_string_equal(ask(stage->ledger, "SELECT * FROM sources"),
+                        "a|https://a.example|openai|a|0|2026-11-30T10:00:00.000Z");
+    stage_reload(stage, "[source b]\nbase_url = https://b.example\ndialect = dashscope\n"
+                        "quota_group = acme\nmax_in_flight = 20\n");
+    assert_true(
+        scribe_config_write(stage->ledger->ledger, stage->loading.options, ARRIVED_WALL_MS));
+    assert_string_equal(ask(stage->ledger, "SELECT dialect, quota_group, max_in_flight FROM sources"
+                                           " WHERE name = 'b'"),
+                        "dashscope|acme|20");
 }
 
 static void what_is_not_in_force_any_more_goes(void **state)
