@@ -10,34 +10,11 @@
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "worker/answer_events.h"
 #include "worker/pictures_places.h"
 
 #include <string.h>
 #include <strings.h>
-
-/* What the events of event streams mean. Types that end in .delta or .done are content; those that
- * are not listed (and not so) are neither content nor final. */
-static const struct event_row {
-    const char *type;
-    bool content, error, terminal;
-    bool final; /* pictures in its items count */
-    bool root;  /* the picture at its top counts */
-} event_rows[] = {
-    {"response.output_item.done", .content = true, .final = true},
-    {"response.completed", .content = true, .terminal = true, .final = true},
-    {"response.incomplete", .content = true, .terminal = true, .final = true},
-    {"response.done", .content = true, .terminal = true, .final = true},
-    {"response.failed", .error = true, .terminal = true, .final = true},
-    {"response.image_generation_call.partial_image", .content = true},
-    {"image_generation.partial_image", .content = true},
-    {"image_edit.partial_image", .content = true},
-    {"image_generation.completed", .content = true, .terminal = true, .final = true, .root = true},
-    {"image_edit.completed", .content = true, .terminal = true, .final = true, .root = true},
-    {"content_block_delta", .content = true},
-    {"message_delta", .content = true},
-    {"message_stop", .terminal = true},
-    {"error", .error = true, .terminal = true},
-};
 
 static const char done_text[] = "[DONE]";
 #define DONE_LENGTH (sizeof done_text - 1)
@@ -53,6 +30,7 @@ static void forget(struct delivered *delivered)
     delivered->model[0] = delivered->size[0] = delivered->quality[0] = '\0';
     delivered->format[0] = delivered->id[0] = delivered->status[0] = '\0';
     delivered->content_seen = delivered->error_seen = delivered->terminal_seen = false;
+    delivered->error_before_content = false;
 }
 
 static void begin_event(struct pictures *pictures)
@@ -64,6 +42,7 @@ static void begin_event(struct pictures *pictures)
     event->data_begun = false;
     event->line_begins = true;
     event->tool_usage_said = false;
+    event->usage_said = event->choice_said = false;
     event->done_matched = 0;
     event->entries = 0;
     event->key_count = pictures->key_count;
@@ -94,6 +73,7 @@ static void merge(struct delivered *to, const struct delivered *from)
     merge_string(to->model, sizeof to->model, from->model);
     merge_string(to->id, sizeof to->id, from->id);
     merge_string(to->status, sizeof to->status, from->status);
+    to->error_before_content = to->error_before_content || (from->error_seen && !to->content_seen);
     to->content_seen = to->content_seen || from->content_seen;
     to->error_seen = to->error_seen || from->error_seen;
     to->terminal_seen = to->terminal_seen || from->terminal_seen;
@@ -155,18 +135,23 @@ static void take_string(struct pictures *pictures, const struct json_value *valu
     static const struct {
         size_t offset, size;
     } strings[] = {
-        [PLACE_MODEL] = STRING(model),     [PLACE_ID] = STRING(id),
-        [PLACE_STATUS] = STRING(status),   [PLACE_SIZE] = STRING(size),
-        [PLACE_QUALITY] = STRING(quality), [PLACE_FORMAT] = STRING(format),
+        [PLACE_MODEL] = STRING(model),   [PLACE_STATUS] = STRING(status),
+        [PLACE_SIZE] = STRING(size),     [PLACE_QUALITY] = STRING(quality),
+        [PLACE_FORMAT] = STRING(format),
     };
 #undef STRING
     size_t offset = strings[value->id].offset;
 
-    /* Every chunk of a stream repeats its model and id. */
-    if (!has_text(value) || (value->id == PLACE_MODEL && *pictures->delivered.model) ||
-        (value->id == PLACE_ID && *pictures->delivered.id))
+    /* Every chunk of a stream repeats its model, and its id. */
+    if (!has_text(value) || (value->id == PLACE_MODEL && *pictures->delivered.model))
         return;
     (void)text_copy((char *)&pictures->event.said + offset, strings[value->id].size, value->text);
+}
+
+static void take_id(struct pictures *pictures, const struct json_value *value)
+{
+    if (has_text(value) && !*pictures->delivered.id)
+        upstream_id_set(pictures->event.said.id, value->text, value->text_length);
 }
 
 static int64_t number_of(const struct json_value *value)
@@ -223,6 +208,13 @@ static void take_code(struct pictures *pictures, const struct json_value *value)
         pictures->event.said.error_seen = true;
 }
 
+/* Some servers' errors are objects of their own in the stream: {"object":"error",...}. */
+static void take_object(struct pictures *pictures, const struct json_value *value)
+{
+    if (has_text(value) && strcmp(value->text, "error") == 0)
+        pictures->event.said.error_seen = true;
+}
+
 static void take_content_text(struct pictures *pictures, const struct json_value *value)
 {
     if (has_text(value))
@@ -235,12 +227,14 @@ static void take_content(struct pictures *pictures, const struct json_value *val
         pictures->event.said.content_seen = true;
 }
 
-/* DashScope says "null" in a string while it goes on. */
+/* DashScope says "null" in a string while it goes on; routers say "error" of a failure. */
 static void take_finish(struct pictures *pictures, const struct json_value *value)
 {
     if (!has_text(value) || strcmp(value->text, "null") == 0)
         return;
     pictures->event.said.content_seen = true;
+    if (value->id == PLACE_FINISH && strcmp(value->text, "error") == 0)
+        pictures->event.said.error_seen = true;
     if (value->id == PLACE_GEMINI_FINISH || pictures->endpoint == ENDPOINT_DASHSCOPE)
         pictures->event.said.terminal_seen = true;
 }
@@ -344,7 +338,13 @@ static void take_item_fact(struct pictures *pictures, const struct json_value *v
 static void take_usage(struct pictures *pictures, const struct json_value *value)
 {
     if (value->kind == JSON_OBJECT)
-        pictures->event.said.content_seen = true;
+        pictures->event.usage_said = true;
+}
+
+static void take_choice(struct pictures *pictures, const struct json_value *value)
+{
+    if (value->kind == JSON_OBJECT)
+        pictures->event.choice_said = true;
 }
 
 static void take_value(void *context, const struct json_scan *scan, const struct json_value *value)
@@ -352,9 +352,10 @@ static void take_value(void *context, const struct json_scan *scan, const struct
     static void (*const takers[PLACE_COUNT])(struct pictures *, const struct json_value *) = {
         [PLACE_TYPE] = take_type,
         [PLACE_MODEL] = take_string,
-        [PLACE_ID] = take_string,
+        [PLACE_ID] = take_id,
         [PLACE_STATUS] = take_string,
         [PLACE_ERROR] = take_error,
+        [PLACE_OBJECT] = take_object,
         [PLACE_CODE] = take_code,
         [PLACE_SIZE] = take_string,
         [PLACE_QUALITY] = take_string,
@@ -371,6 +372,7 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         [PLACE_CONTENT_TEXT] = take_content_text,
         [PLACE_CONTENT] = take_content,
         [PLACE_USAGE] = take_usage,
+        [PLACE_CHOICE] = take_choice,
         [PLACE_FINISH] = take_finish,
         [PLACE_GEMINI_FINISH] = take_finish,
         [PLACE_PART] = take_part,
@@ -398,31 +400,15 @@ static void take_value(void *context, const struct json_scan *scan, const struct
 
 /* ---- events and bodies ----------------------------------------------------------------------- */
 
-static const struct event_row *find_row(const char *type)
-{
-    for (size_t i = 0; i < LENGTH(event_rows); i++)
-        if (strcmp(type, event_rows[i].type) == 0)
-            return &event_rows[i];
-    return NULL;
-}
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t length = strlen(text);
-    size_t end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* What the event's type says; the one inside the data is surer than the event's name. */
 static bool judge_type(struct pictures *pictures, const char *name)
 {
     struct pictures_event *event = &pictures->event;
     const char *type = *event->type ? event->type : name;
-    const struct event_row *row = *type ? find_row(type) : NULL;
+    const struct answer_event *row = *type ? answer_event_find(type) : NULL;
 
     if (!row) {
-        if (ends_in(type, ".delta") || ends_in(type, ".done"))
+        if (answer_event_is_piece(type))
             event->said.content_seen = true;
         return *event->type == '\0';
     }
@@ -475,6 +461,24 @@ static void on_data_end(void *context)
     ((struct pictures *)context)->event.line_begins = true;
 }
 
+/* What only the whole event tells. Usage is content when it is all there is, at the end: many send it
+ * along with every chunk, the first one too. What comes with an error is no content, so that it does
+ * not commit (I2): routers put both into one event. */
+static void judge_event(struct pictures *pictures, bool final, bool done)
+{
+    const struct pictures_event *event = &pictures->event;
+    struct delivered *said = &pictures->event.said;
+
+    if (event->usage_said && !event->choice_said && pictures->endpoint != ENDPOINT_DASHSCOPE)
+        said->content_seen = true;
+    if (final && event->entries > 0)
+        said->content_seen = true;
+    if (said->error_seen)
+        said->content_seen = false;
+    if (done || said->error_seen)
+        said->terminal_seen = true;
+}
+
 static void on_event(void *context, const char *name)
 {
     struct pictures *pictures = context;
@@ -486,10 +490,7 @@ static void on_event(void *context, const char *name)
         begin_event(pictures); /* forget what the broken text said; the name may still tell */
     bool final = judge_type(pictures, name);
 
-    if (done)
-        event->said.terminal_seen = true;
-    else if (event->said.error_seen)
-        event->said.terminal_seen = true;
+    judge_event(pictures, final, done);
     merge(&pictures->delivered, &event->said);
     if (whole && final)
         keep_pictures(pictures);

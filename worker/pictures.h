@@ -28,12 +28,17 @@ struct delivered {
         image_tokens_out; /* tool_usage.image_gen, or usage details of images */
     char model[INTENT_MODEL_SIZE];
     char size[24], quality[16], format[16]; /* of the last picture; "" = not said */
-    char id[64];                            /* the response's or task's id */
+    /* What the answer is or has made: the id of a response, task, file, batch, conversation, ..., for
+     * a job's lease, and for owner_remember() (H11); as upstream_id_set() writes it. */
+    char id[UPSTREAM_ID_SIZE];
     char status[24]; /* "status" / "task_status" of a response or task, as sent */
-    /* Content for the client went by (H4): text, reasoning, a tool call, a refusal, a finish, usage, a
-     * picture, partial ones too. Not comments, response.created or deltas that only name the role. */
+    /* Content for the client went by (H4): text, reasoning, a tool call, a refusal, sound, a finish,
+     * the usage at the end, a picture, partial ones too. Not comments, pings, response.created, deltas
+     * that are empty or only name the role, usage beside them, nor what comes in one event with an
+     * error. */
     bool content_seen;
-    bool error_seen; /* an error object or event */
+    bool error_seen;           /* an error object or event */
+    bool error_before_content; /* and nothing was content before it: the attempt failed (I2) */
     /* The stream's own end: [DONE], response.completed/incomplete/failed, an image's completed event,
      * message_stop, Gemini's and DashScope's finish reason, an error event; for a JSON body: it was
      * whole. A chat's finish_reason is content, its end is [DONE]. */
@@ -54,7 +59,7 @@ struct pictures {
     struct pictures_event {
         struct delivered said;
         char type[64]; /* its "type"; "" = none */
-        bool data_begun, line_begins, tool_usage_said;
+        bool data_begun, line_begins, tool_usage_said, usage_said, choice_said;
         unsigned
             done_matched;   /* bytes of "[DONE]" that the data is so far; more = it is not that */
         uint32_t entries;   /* of data[] with a picture */

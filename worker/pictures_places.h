@@ -13,8 +13,9 @@ enum place {
     PLACE_MODEL,
     PLACE_ID,
     PLACE_STATUS,
-    PLACE_ERROR, /* anything but null */
-    PLACE_CODE,  /* DashScope's errors */
+    PLACE_ERROR,  /* anything but null */
+    PLACE_OBJECT, /* "error" is one */
+    PLACE_CODE,   /* DashScope's errors */
     PLACE_SIZE,
     PLACE_QUALITY,
     PLACE_FORMAT,
@@ -29,8 +30,9 @@ enum place {
     PLACE_PICTURE,      /* counts by itself: chat images[], DashScope's results */
     PLACE_CONTENT_TEXT, /* content when a string that is not empty */
     PLACE_CONTENT,      /* content whatever it is, but null */
-    PLACE_USAGE,        /* content, and on the way to the tokens */
-    PLACE_FINISH,       /* content; DashScope's also ends */
+    PLACE_USAGE,        /* may be content, and is on the way to the tokens */
+    PLACE_CHOICE,
+    PLACE_FINISH, /* content; DashScope's also ends */
     PLACE_GEMINI_FINISH,
     PLACE_PART, /* Gemini's: begins and ends */
     PLACE_PART_THOUGHT,
@@ -152,8 +154,11 @@ static const struct json_node url_node = NODE(PLACE_SILENT, url_edges);
 static const struct json_edge image_edges[] = {JSON_EDGE("image_url", &url_node)};
 static const struct json_node image_node = NODE(PLACE_SILENT, image_edges);
 static const struct json_node images_node = LIST(&image_node);
+static const struct json_node content_part_node;
+static const struct json_node thinking_node = LIST(&content_part_node);
 static const struct json_edge content_part_edges[] = {
     JSON_EDGE("text", LEAF(PLACE_CONTENT_TEXT)),
+    JSON_EDGE("thinking", &thinking_node),
     JSON_EDGE("image", HASHED(PLACE_PICTURE)),
     JSON_EDGE("image_url", &url_node),
 };
@@ -161,6 +166,16 @@ static const struct json_node content_part_node = NODE(PLACE_SILENT, content_par
 static const struct json_node content_node = {.id = PLACE_CONTENT_TEXT,
                                               .element = &content_part_node};
 static const struct json_node contents_node = LIST(LEAF(PLACE_CONTENT));
+static const struct json_edge audio_edges[] = {
+    JSON_EDGE("data", LEAF(PLACE_CONTENT_TEXT)),
+    JSON_EDGE("transcript", LEAF(PLACE_CONTENT_TEXT)),
+};
+static const struct json_node audio_node = NODE(PLACE_SILENT, audio_edges);
+static const struct json_edge function_edges[] = {
+    JSON_EDGE("name", LEAF(PLACE_CONTENT_TEXT)),
+    JSON_EDGE("arguments", LEAF(PLACE_CONTENT_TEXT)),
+};
+static const struct json_node function_node = NODE(PLACE_SILENT, function_edges);
 static const struct json_edge message_edges[] = {
     JSON_EDGE("content", &content_node),
     JSON_EDGE("reasoning_content", LEAF(PLACE_CONTENT_TEXT)),
@@ -168,8 +183,8 @@ static const struct json_edge message_edges[] = {
     JSON_EDGE("reasoning_details", &contents_node),
     JSON_EDGE("refusal", LEAF(PLACE_CONTENT_TEXT)),
     JSON_EDGE("tool_calls", &contents_node),
-    JSON_EDGE("function_call", LEAF(PLACE_CONTENT)),
-    JSON_EDGE("audio", LEAF(PLACE_CONTENT)),
+    JSON_EDGE("function_call", &function_node),
+    JSON_EDGE("audio", &audio_node),
     JSON_EDGE("images", &images_node),
 };
 static const struct json_node message_node = NODE(PLACE_SILENT, message_edges);
@@ -179,7 +194,7 @@ static const struct json_edge choice_edges[] = {
     JSON_EDGE("text", LEAF(PLACE_CONTENT_TEXT)),
     JSON_EDGE("finish_reason", LEAF(PLACE_FINISH)),
 };
-static const struct json_node choice_node = NODE(PLACE_SILENT, choice_edges);
+static const struct json_node choice_node = NODE(PLACE_CHOICE, choice_edges);
 static const struct json_node choices_node = LIST(&choice_node);
 
 static const struct json_node results_node = LIST(&url_node);
@@ -210,9 +225,13 @@ static const struct json_edge inline_edges[] = {
 };
 static const struct json_node inline_node = NODE(PLACE_CONTENT, inline_edges);
 static const struct json_edge part_edges[] = {
-    JSON_EDGE("text", LEAF(PLACE_CONTENT_TEXT)),    JSON_EDGE("thought", LEAF(PLACE_PART_THOUGHT)),
-    JSON_EDGE("functionCall", LEAF(PLACE_CONTENT)), JSON_EDGE("inlineData", &inline_node),
+    JSON_EDGE("text", LEAF(PLACE_CONTENT_TEXT)),
+    JSON_EDGE("thought", LEAF(PLACE_PART_THOUGHT)),
+    JSON_EDGE("functionCall", LEAF(PLACE_CONTENT)),
+    JSON_EDGE("inlineData", &inline_node),
     JSON_EDGE("inline_data", &inline_node),
+    JSON_EDGE("executableCode", LEAF(PLACE_CONTENT)),
+    JSON_EDGE("codeExecutionResult", LEAF(PLACE_CONTENT)),
 };
 static const struct json_node part_node = NODE(PLACE_PART, part_edges);
 static const struct json_node parts_node = LIST(&part_node);
@@ -224,6 +243,11 @@ static const struct json_edge candidate_edges[] = {
 };
 static const struct json_node candidate_node = NODE(PLACE_SILENT, candidate_edges);
 static const struct json_node candidates_node = LIST(&candidate_node);
+/* A prompt that is refused has no candidates. */
+static const struct json_edge feedback_edges[] = {
+    JSON_EDGE("blockReason", LEAF(PLACE_GEMINI_FINISH)),
+};
+static const struct json_node feedback_node = NODE(PLACE_SILENT, feedback_edges);
 
 /* ---- the top --------------------------------------------------------------------------------- */
 
@@ -235,6 +259,7 @@ static const struct json_edge answer_edges[] = {
     JSON_EDGE("usage", &usage_node),
     JSON_EDGE("type", LEAF(PLACE_TYPE)),
     JSON_EDGE("error", LEAF(PLACE_ERROR)),
+    JSON_EDGE("object", LEAF(PLACE_OBJECT)),
     JSON_EDGE("item", &item_node),
     JSON_EDGE("response", &response_node),
     JSON_EDGE("output", &output_node),
@@ -248,6 +273,7 @@ static const struct json_edge answer_edges[] = {
     JSON_EDGE("output_format", LEAF(PLACE_FORMAT)),
     JSON_EDGE("message", &start_node),
     JSON_EDGE("candidates", &candidates_node),
+    JSON_EDGE("promptFeedback", &feedback_node),
     JSON_EDGE("usageMetadata", &gemini_usage_node),
     JSON_EDGE("modelVersion", LEAF(PLACE_MODEL)),
     JSON_EDGE("responseId", LEAF(PLACE_ID)),

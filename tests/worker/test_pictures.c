@@ -3,7 +3,8 @@
  * facts that must be told of it, and holds however the answer is cut.
  *
  * Facts: "N" pictures, then what was said: m= model, id=, st= status, in= out= ca= re= tokens, ii= io=
- * image tokens, s= q= f= of the last picture, and C (content), E (error), T (terminal).
+ * image tokens, s= q= f= of the last picture, and C (content), E (an error before any content, e behind
+ * it), T (terminal).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +61,7 @@ static const char *facts_of(const struct delivered *delivered)
     say(&facts, "q=", delivered->quality);
     say(&facts, "f=", delivered->format);
     say(&facts, "", delivered->content_seen ? "C" : "");
-    say(&facts, "", delivered->error_seen ? "E" : "");
+    say(&facts, "", !delivered->error_seen ? "" : delivered->error_before_content ? "E" : "e");
     say(&facts, "", delivered->terminal_seen ? "T" : "");
     return facts.text;
 }
@@ -160,7 +161,7 @@ static const struct {
     {"cumulative data: the most, not the sum", ENDPOINT_IMAGES, SSE,
      DATA("{\"data\":[{\"url\":\"a\"}]}") DATA("{\"data\":[{\"url\":\"a\"},{\"url\":\"b\"}]}")
          DATA("[DONE]"),
-     "2 T"},
+     "2 C T"},
     {"an error event", ENDPOINT_IMAGES, SSE,
      EVENT("error", "{\"type\":\"error\",\"error\":{\"message\":\"x\"}}"), "0 E T"},
     {"stream asked, document answered (T45)", ENDPOINT_IMAGES, JSON,
@@ -249,6 +250,25 @@ static const struct {
      TYPED("response.reasoning_summary_text.delta", ",\"delta\":\"h\""), "0 C"},
     {"stream: tool call", ENDPOINT_RESPONSES, SSE,
      TYPED("response.function_call_arguments.done", ",\"arguments\":\"{}\""), "0 C"},
+    {"I7 what only accompanies is no content", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.queued", ",\"response\":{\"id\":\"r\",\"status\":\"queued\"}")
+         TYPED("response.created", "") TYPED("response.output_item.added", ",\"item\":{}") TYPED(
+             "response.content_part.added", ",\"part\":{\"type\":\"output_text\",\"text\":\"\"}")
+             TYPED("response.web_search_call.searching", "") TYPED("keepalive", ""),
+     "0 id=r st=queued"},
+    {"I7 created, then an error", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.created", ",\"response\":{\"id\":\"r\",\"error\":null}")
+         TYPED("response.failed",
+               ",\"response\":{\"id\":\"r\",\"status\":\"failed\",\"usage\":{\"input_tokens\":1},"
+               "\"error\":{\"code\":\"insufficient_quota\"}}"),
+     "0 id=r st=failed in=1 E T"},
+    {"H4 a refusal", ENDPOINT_RESPONSES, SSE, TYPED("response.refusal.delta", ",\"delta\":\"no\""),
+     "0 C"},
+    {"H4 an older delta's name", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.mcp_call.arguments_delta", ",\"delta\":\"{\""), "0 C"},
+    {"H4 completed without deltas", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.completed", ",\"response\":{\"id\":\"r\",\"status\":\"completed\"}"),
+     "0 id=r st=completed C T"},
     {"stream: unknown events say nothing", ENDPOINT_RESPONSES, SSE,
      TYPED("response.keepalive", ",\"data\":[{\"url\":\"x\"}]"), "0"},
     /* ---- chat */
@@ -292,6 +312,60 @@ static const struct {
     {"chat stream: two texts in one event", ENDPOINT_CHAT, SSE,
      "data: {\"model\":\"m\"}\ndata: {\"choices\":[{\"delta\":{\"content\":\"h\"}}]}\n\n",
      "0 m=m C"},
+    {"H4 usage beside an empty delta is not content", ENDPOINT_CHAT, SSE,
+     DATA(
+         "{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}],\"usage\":{\"prompt_"
+         "tokens\":5,\"completion_tokens\":0}}"),
+     "0 in=5 out=0"},
+    {"H4 no choices but filter results are no content", ENDPOINT_CHAT, SSE,
+     DATA("{\"id\":\"\",\"model\":\"\",\"choices\":[],\"prompt_filter_results\":[{\"prompt_index\":"
+          "0,"
+          "\"content_filter_results\":{}}]}"),
+     "0"},
+    {"H4 empty things are no content", ENDPOINT_CHAT, SSE,
+     DATA(
+         "{\"choices\":[{\"delta\":{\"content\":\"\",\"reasoning_content\":\"\",\"reasoning\":null,"
+         "\"refusal\":\"\",\"tool_calls\":[],\"function_call\":{},\"audio\":{\"id\":\"a\","
+         "\"transcript\":\"\"},\"images\":[],\"reasoning_details\":[]},\"finish_reason\":\"\"}]}")
+         DATA("{\"choices\":[{\"delta\":{}}]}") DATA("{\"choices\":[]}") DATA("{}"),
+     "0"},
+    {"H4 reasoning by its other name", ENDPOINT_CHAT, SSE, CHUNK("{\"reasoning\":\"h\"}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"H4 sound", ENDPOINT_CHAT, SSE, CHUNK("{\"audio\":{\"id\":\"a\",\"data\":\"AAAA\"}}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"H4 the sound's words", ENDPOINT_CHAT, SSE, CHUNK("{\"audio\":{\"transcript\":\"h\"}}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"H4 function call", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"content\":null,\"function_call\":{\"name\":\"f\",\"arguments\":\"\"}}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"H4 thinking in parts", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":\"h\"}]}"
+           "]}"),
+     "0 m=gpt-4o id=c1 C"},
+    {"I16 comments and roles are no content", ENDPOINT_CHAT, SSE,
+     ": ping\n\n" CHUNK("{\"role\":\"assistant\"}") ": ping\n\n" CHUNK("{\"content\":\"\"}"),
+     "0 m=gpt-4o id=c1"},
+    {"I2 an error beside a finish is no content", ENDPOINT_CHAT, SSE,
+     DATA("{\"error\":{\"code\":502,\"message\":\"x\"},\"choices\":[{\"delta\":{\"content\":\"\"},"
+          "\"finish_reason\":\"error\"}]}"),
+     "0 E T"},
+    {"I2 a finish that is an error", ENDPOINT_CHAT, SSE,
+     DATA("{\"choices\":[{\"delta\":{},\"finish_reason\":\"error\"}]}"), "0 E T"},
+    {"I2 an error object of its own", ENDPOINT_CHAT, SSE,
+     DATA("{\"object\":\"error\",\"message\":\"x\",\"code\":500}"), "0 E T"},
+    {"I2 an error behind the role", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"role\":\"assistant\"}") DATA("{\"error\":{\"message\":\"x\"}}"),
+     "0 m=gpt-4o id=c1 E T"},
+    {"I2 an error behind content", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"content\":\"h\"}") DATA("{\"error\":{\"message\":\"x\"}}"),
+     "0 m=gpt-4o id=c1 C e T"},
+    {"I2 content behind an error", ENDPOINT_CHAT, SSE,
+     DATA("{\"error\":{\"message\":\"x\"}}") CHUNK("{\"content\":\"h\"}"),
+     "0 m=gpt-4o id=c1 C E T"},
+    {"I1 a malformed event is no error", ENDPOINT_CHAT, SSE,
+     CHUNK("{\"content\":\"h\"}") DATA("{\"choices\":[{\"del") CHUNK("{\"content\":\"i\"}")
+         DATA("[DONE]"),
+     "0 m=gpt-4o id=c1 C T"},
     {"completions stream", ENDPOINT_COMPLETIONS, SSE,
      DATA("{\"choices\":[{\"text\":\"\"}]}") DATA("{\"choices\":[{\"text\":\"h\"}]}")
          DATA("[DONE]"),
@@ -307,6 +381,20 @@ static const struct {
      TYPED("content_block_delta", ",\"delta\":{\"text\":\"h\"}")
          TYPED("message_delta", ",\"usage\":{\"output_tokens\":12}") TYPED("message_stop", ""),
      "0 out=12 C T"},
+    {"I2 messages: overloaded first", ENDPOINT_MESSAGES, SSE,
+     EVENT("error", "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}"), "0 E T"},
+    {"I2 messages: overloaded behind the start", ENDPOINT_MESSAGES, SSE,
+     TYPED("message_start", ",\"message\":{\"id\":\"msg\"}")
+         TYPED("error", ",\"error\":{\"type\":\"overloaded_error\"}"),
+     "0 id=msg E T"},
+    {"H4 messages: thinking", ENDPOINT_MESSAGES, SSE,
+     TYPED("content_block_delta", ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"h\"}"),
+     "0 C"},
+    {"H4 messages: a tool's input", ENDPOINT_MESSAGES, SSE,
+     TYPED("content_block_start", ",\"content_block\":{\"type\":\"tool_use\",\"name\":\"f\"}")
+         TYPED("content_block_delta",
+               ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"\"}"),
+     "0 C"},
     {"messages: an error", ENDPOINT_MESSAGES, JSON,
      "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}", "0 E T"},
     /* ---- Gemini */
@@ -334,6 +422,21 @@ static const struct {
      "2 C"},
     {"Gemini stream: the finish is the end", ENDPOINT_GEMINI, SSE,
      DATA("{\"candidates\":[{\"finishReason\":\"STOP\"}]}"), "0 C T"},
+    {"H4 Gemini stream: the role and counts are no content", ENDPOINT_GEMINI, SSE,
+     DATA("{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"\"}]}}],"
+          "\"usageMetadata\":{\"promptTokenCount\":4}}") DATA("{\"candidates\":[]}"),
+     "0 in=4"},
+    {"H4 Gemini stream: text", ENDPOINT_GEMINI, SSE, DATA(PARTS("{\"text\":\"h\"}")), "0 C"},
+    {"H4 Gemini stream: a thought", ENDPOINT_GEMINI, SSE,
+     DATA(PARTS("{\"thought\":true,\"text\":\"h\"}")), "0 C"},
+    {"H4 Gemini stream: a call", ENDPOINT_GEMINI, SSE,
+     DATA(PARTS("{\"functionCall\":{\"name\":\"f\"}}")), "0 C"},
+    {"H4 Gemini stream: code", ENDPOINT_GEMINI, SSE,
+     DATA(PARTS("{\"executableCode\":{\"code\":\"1\"}}")), "0 C"},
+    {"H4 Gemini stream: a refused prompt", ENDPOINT_GEMINI, SSE,
+     DATA("{\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}"), "0 C T"},
+    {"I2 Gemini stream: an error", ENDPOINT_GEMINI, SSE,
+     DATA("{\"error\":{\"code\":503,\"status\":\"UNAVAILABLE\"}}"), "0 E T"},
     {"Gemini stream as an array", ENDPOINT_GEMINI, JSON,
      "[" PARTS(PART("image/png", "A")) ",\n" PARTS(PART("image/png", "B")) "]", "2 C T"},
     {"Gemini predict", ENDPOINT_GEMINI, JSON,
@@ -364,8 +467,42 @@ static const struct {
      EVENT("result", "{\"output\":{\"choices\":[{\"message\":{\"content\":[{\"image\":\"http://"
                      "a\"}]},\"finish_reason\":\"stop\"}]}}"),
      "1 C T"},
+    {"H4 DashScope stream: usage with every event is no content", ENDPOINT_DASHSCOPE, SSE,
+     EVENT("result",
+           "{\"output\":{\"text\":\"\",\"finish_reason\":\"null\"},\"usage\":{\"input_tokens\":"
+           "3}}")
+         EVENT("result",
+               "{\"output\":{\"choices\":[{\"message\":{\"content\":\"\"},\"finish_reason\":"
+               "\"null\"}]},\"usage\":{\"input_tokens\":3}}"),
+     "0 in=3"},
+    {"H4 DashScope stream: reasoning", ENDPOINT_DASHSCOPE, SSE,
+     EVENT("result",
+           "{\"output\":{\"choices\":[{\"message\":{\"content\":\"\",\"reasoning_content\":"
+           "\"h\"},\"finish_reason\":\"null\"}]}}"),
+     "0 C"},
+    {"I2 DashScope stream: an error", ENDPOINT_DASHSCOPE, SSE,
+     EVENT("error", "{\"code\":\"Throttling\",\"message\":\"x\"}"), "0 E T"},
     {"DashScope: an error", ENDPOINT_DASHSCOPE, JSON,
      "{\"code\":\"Throttling.RateQuota\",\"message\":\"x\",\"request_id\":\"q\"}", "0 E T"},
+    /* ---- what has an id that a later call refers to */
+    {"H11 a file", ENDPOINT_OTHER, JSON,
+     "{\"id\":\"file-1\",\"object\":\"file\",\"status\":\"processed\"}",
+     "0 id=file-1 st=processed C T"},
+    {"H11 a batch", ENDPOINT_OTHER, JSON,
+     "{\"id\":\"batch_1\",\"object\":\"batch\",\"errors\":null,\"input_file_id\":\"file-1\","
+     "\"status\":"
+     "\"validating\"}",
+     "0 id=batch_1 st=validating C T"},
+    {"H11 a conversation", ENDPOINT_OTHER, JSON,
+     "{\"id\":\"conv_1\",\"object\":\"conversation\",\"metadata\":{\"id\":\"x\"}}",
+     "0 id=conv_1 C T"},
+    {"H11 a list has none", ENDPOINT_OTHER, JSON,
+     "{\"object\":\"list\",\"data\":[{\"id\":\"file-1\"}],\"first_id\":\"file-1\"}", "0 C T"},
+    {"H11 a response's id is the first that is told", ENDPOINT_RESPONSES, SSE,
+     TYPED("response.created", ",\"response\":{\"id\":\"resp_1\"}")
+         TYPED("response.output_item.done", ",\"item\":{\"id\":\"msg_1\",\"type\":\"message\"}")
+             TYPED("response.completed", ",\"response\":{\"id\":\"resp_1\"}"),
+     "0 id=resp_1 C T"},
     {"nothing at all", ENDPOINT_CHAT, JSON, "", "0"},
     {"no events", ENDPOINT_CHAT, SSE, ": ping\n\n: ping\n\n", "0"},
 };
@@ -440,6 +577,24 @@ static void H4_facts_come_with_their_event(void **state)
     assert_true(pictures.sse.at_boundary);
 }
 
+/* H11: a long id is kept as the request that refers to it will have it. */
+static void H11_long_ids_are_kept_as_requests_have_them(void **state)
+{
+    static struct pictures pictures;
+    char id[201], body[256], kept[UPSTREAM_ID_SIZE];
+
+    (void)state;
+    memset(id, 'x', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    int length = snprintf(body, sizeof body, "{\"id\":\"%s\"}", id);
+
+    pictures_begin(&pictures, ENDPOINT_RESPONSES, JSON, NULL);
+    pictures_feed(&pictures, body, (size_t)length);
+    pictures_end(&pictures);
+    upstream_id_set(kept, id, strlen(id));
+    assert_string_equal(pictures.delivered.id, kept);
+}
+
 static void keys_are_bounded(void **state)
 {
     static struct pictures pictures;
@@ -488,6 +643,7 @@ int main(void)
         cmocka_unit_test(G14_H4_answers_however_they_are_cut),
         cmocka_unit_test(T28_encoded_answers_are_not_read),
         cmocka_unit_test(H4_facts_come_with_their_event),
+        cmocka_unit_test(H11_long_ids_are_kept_as_requests_have_them),
         cmocka_unit_test(keys_are_bounded),
         cmocka_unit_test(G14_T25_a_picture_of_thirty_megabytes),
     };
