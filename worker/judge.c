@@ -45,14 +45,14 @@ enum field { ALWAYS, NAME, TYPE, QUOTA, MESSAGE, LONG_WAIT, BARE, BARE_PROXY };
 enum out { STAYS, KEY_OUT, MONEY_OUT, AS_TOLD, PACIFIC_DAY };
 
 struct rule {
-    unsigned char dialects; /* one bit each */
-    bool in_stream;         /* also where there is no status */
-    short low, high;
-    enum field field;
     const char *pattern;
+    enum field field;
     enum attempt_class class;
     enum throttle_dimension dimension;
     enum out out;
+    short low, high;
+    bool in_stream;         /* also where there is no status */
+    unsigned char dialects; /* one bit each */
 };
 
 #define DASHSCOPE (1U << DIALECT_DASHSCOPE)
@@ -61,15 +61,15 @@ struct rule {
 #define GOOGLE (1U << DIALECT_GEMINI | 1U << DIALECT_OPENAI)
 #define EVERY ((1U << DIALECT_PLAIN) * 2 - 1)
 #define SPOKEN (EVERY & ~(1U << DIALECT_PLAIN))
-#define FROM(low, high) false, low, high
+#define FROM(low, high) low, high, false
 #define ONLY(status) FROM(status, status)
-#define ALL true, 0, 999
-#define LIMITED true, 429, 429
-#define IN_STREAM true, 0, 0
+#define ALL 0, 999, true
+#define LIMITED 429, 429, true
+#define IN_STREAM 0, 0, true
 
 static const struct rule rules[] = {
 #define RULE(dialects, statuses, field, pattern, class, dimension, out)                            \
-    {dialects, statuses, field, pattern, ATTEMPT_##class, THROTTLE_##dimension, out},
+    {pattern, field, ATTEMPT_##class, THROTTLE_##dimension, out, statuses, dialects},
 #include "worker/judge_list.h"
 #undef RULE
 };
