@@ -106,7 +106,7 @@ static bool on_head(void *context, const struct http_head *head)
         attempt->status = 0;
         return false;
     }
-    if (head->status >= 400)
+    if (head->status >= 400 || attempt->is_stream) /* an error may be in the stream */
         for (size_t i = 0; i < head->header_count; i++)
             judge_hints_read(&attempt->hints, head->headers[i].name, head->headers[i].value,
                              clock_wall_ms());
@@ -375,17 +375,22 @@ enum fault_code attempt_outcome_fault(struct attempt *attempt)
     return code;
 }
 
-/* A refusal of the key that the caller brought, or of the account behind it, is the caller's affair:
- * it says nothing about the source. */
+/* What is judged differently because of whose call it is. A refusal of the key that the caller brought,
+ * or of the account behind it, is the caller's affair: it says nothing about the source. A picture
+ * that may have been paid for is not drawn twice (N5). */
 static void settle_whose_fault(struct attempt *attempt)
 {
     struct judgement *judgement = &attempt->judgement;
 
-    if (*attempt->source->api_key)
-        return;
-    if (judgement->class == ATTEMPT_CREDENTIAL || judgement->class == ATTEMPT_MONEY ||
-        judgement->class == ATTEMPT_QUOTA_DAY)
+    if (!*attempt->source->api_key &&
+        (judgement->class == ATTEMPT_CREDENTIAL || judgement->class == ATTEMPT_MONEY ||
+         judgement->class == ATTEMPT_QUOTA_DAY)) {
         judgement->class = ATTEMPT_REQUEST;
+        judgement->out_ms = 0;
+    }
+    if (attempt->request->reader.intent.image && judgement->class == ATTEMPT_TRANSIENT &&
+        judgement->maybe_billed)
+        judgement->class = ATTEMPT_UNKNOWN;
 }
 
 void attempt_judge(struct attempt *attempt)

@@ -31,9 +31,9 @@ static void close_row(struct request *request, struct attempt *attempt, enum sou
     journal(request, attempt);
 }
 
-static enum source_end end_of(const struct request *request, enum attempt_class class)
+enum source_end lanes_source_end(const struct request *request, const struct attempt *attempt)
 {
-    switch (class) {
+    switch (attempt->judgement.class) {
     case ATTEMPT_OK:
         return SOURCE_END_SUCCESS;
     case ATTEMPT_THROTTLE:
@@ -42,7 +42,8 @@ static enum source_end end_of(const struct request *request, enum attempt_class 
     case ATTEMPT_MONEY:
     case ATTEMPT_CREDENTIAL:
         /* A direct route has nowhere else to go: its caller hears it from the upstream itself. */
-        return request->scope->direct ? SOURCE_END_UNJUDGED : SOURCE_END_OUT;
+        return request->scope->direct || attempt->judgement.out_ms == 0 ? SOURCE_END_UNJUDGED
+                                                                        : SOURCE_END_OUT;
     case ATTEMPT_TRANSIENT:
     case ATTEMPT_UNSENT:
     case ATTEMPT_UNKNOWN:
@@ -52,11 +53,6 @@ static enum source_end end_of(const struct request *request, enum attempt_class 
         return SOURCE_END_UNJUDGED;
     }
     UNREACHABLE();
-}
-
-enum source_end lanes_source_end(const struct request *request, const struct attempt *attempt)
-{
-    return end_of(request, attempt->judgement.class);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
