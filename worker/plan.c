@@ -196,6 +196,7 @@ static bool go_back(struct plan *plan, int64_t now_ns)
     if (wait < floor || wait > longest)
         return false;
     plan->untried_only = false;
+    plan->admission_wait_since_ns = CLOCK_NEVER;
     plan->backoffs++;
     plan->wait_until_ns = now_ns + wait;
     plan->hold_wait_ns = later_ns(plan->hold_wait_ns, wait);
@@ -214,7 +215,7 @@ static void wait_for_admission(struct plan *plan, int64_t now_ns)
     since = plan->admission_wait_since_ns;
     until = least(later_ms(since, PLAN_ADMISSION_WAIT_MAX_MS), plan->terms.deadline_ns);
     if (plan->rounds > 0 && plan->terms.retry_hold_ns != CLOCK_NEVER)
-        until = least(until, later_ns(since, plan->terms.retry_hold_ns - plan->hold_wait_ns));
+        until = least(until, later_ns(now_ns, plan->terms.retry_hold_ns - plan->hold_wait_ns));
     if (now_ns >= until) {
         give_up(plan, now_ns);
         return;
@@ -222,6 +223,8 @@ static void wait_for_admission(struct plan *plan, int64_t now_ns)
     until = least(until, later_ms(now_ns, PLAN_ADMISSION_TICK_MS));
     if (plan->refused_until_ns > now_ns)
         until = least(until, plan->refused_until_ns);
+    if (plan->rounds > 0)
+        plan->hold_wait_ns = later_ns(plan->hold_wait_ns, until - now_ns);
     plan->wait_until_ns = until;
 }
 
@@ -419,8 +422,6 @@ void plan_started(struct plan *plan, unsigned lane, unsigned candidate, int64_t 
     REQUIRE(plan->lanes[lane].state != LANE_RUNNING);
     REQUIRE(lane == 0 || plan->lanes[0].state == LANE_RUNNING);
     if (lane == 0) {
-        if (plan->admission_wait_since_ns != CLOCK_NEVER && plan->rounds > 0)
-            plan->hold_wait_ns += now_ns - plan->admission_wait_since_ns;
         plan->admission_wait_since_ns = CLOCK_NEVER;
         plan->wait_until_ns = 0;
         plan->untried_only = false;

@@ -1,0 +1,652 @@
+/*
+ * test_plan.c - the plan's contract with its caller, its masks and its jitter; and what holds whatever
+ * happens, tried with random calls. The rules of timing are scenarios: tests/scenarios.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "worker/plan.h"
+
+#include <string.h>
+
+#define S NS_PER_S
+
+static struct plan_terms terms_of(unsigned candidates)
+{
+    return (struct plan_terms){.retry_budget = 2,
+                               .throttle_retries = true,
+                               .may_hedge = candidates > 1,
+                               .candidates = candidates,
+                               .hedge_after_ns = 2 * S,
+                               .stall_budget_ns = 1200 * S,
+                               .backoff_base_ns = S / 2,
+                               .backoff_max_ns = 8 * S,
+                               .retry_hold_ns = CLOCK_NEVER,
+                               .deadline_ns = CLOCK_NEVER};
+}
+
+static const struct plan_terms direct_terms = {.candidates = 1,
+                                               .hedge_after_ns = CLOCK_NEVER,
+                                               .stall_budget_ns = CLOCK_NEVER,
+                                               .retry_hold_ns = CLOCK_NEVER,
+                                               .deadline_ns = CLOCK_NEVER};
+
+static struct judgement judged(enum attempt_class class, int64_t retry_after_ms)
+{
+    return (struct judgement){.class = class, .retry_after_ms = retry_after_ms, .should_retry = -1};
+}
+
+static void fail_lane(struct plan *plan, unsigned lane, enum attempt_class class, int64_t now_ns)
+{
+    struct judgement judgement = judged(class, -1);
+
+    plan_failed(plan, lane, &judgement, true, now_ns);
+}
+
+static void begin_started(struct plan *plan, const struct plan_terms *terms)
+{
+    plan_begin(plan, terms, 1);
+    assert_int_equal(plan_next(plan, 0).what, PLAN_START);
+    plan_started(plan, 0, 0, 0);
+}
+
+static void a_call_asked_twice_without_news_the_plan_says_the_same(void **state)
+{
+    struct plan_terms terms = terms_of(3);
+    struct plan plan;
+
+    (void)state;
+    plan_begin(&plan, &terms, 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(plan_next(&plan, 0).what, PLAN_START);
+    plan_started(&plan, 0, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(plan_next(&plan, S).what, PLAN_WAIT);
+        assert_int_equal(plan_next(&plan, S).until_ns, 2 * S);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_true(plan_next(&plan, 2 * S).hedge);
+    plan_started(&plan, 1, 1, 2 * S);
+    assert_int_equal(plan_next(&plan, 2 * S).until_ns, CLOCK_NEVER);
+    plan_content(&plan, 1, 3 * S);
+    for (int i = 0; i < 2; i++) {
+        struct plan_step step = plan_next(&plan, 3 * S);
+
+        assert_int_equal(step.what, PLAN_CANCEL);
+        assert_int_equal(step.lane, 0);
+        assert_int_equal(step.why, PLAN_LOST);
+    }
+    plan_cancelled(&plan, 0, 3 * S);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(plan_next(&plan, (3 + i) * S).what, PLAN_COMMIT);
+        assert_int_equal(plan_next(&plan, (3 + i) * S).lane, 1);
+    }
+}
+
+static void b6_a_deadline_that_has_passed_before_the_first_attempt(void **state)
+{
+    struct plan_terms terms = terms_of(2);
+    struct plan plan;
+
+    (void)state;
+    terms.deadline_ns = 5 * S;
+    plan_begin(&plan, &terms, 1);
+    assert_int_equal(plan_next(&plan, 5 * S).what, PLAN_FAIL);
+    assert_int_equal(plan_next(&plan, 5 * S).fail, PLAN_FAIL_DEADLINE);
+    assert_int_equal(plan.rounds, 0);
+}
+
+static void b6_woken_late_from_a_wait_nothing_starts_past_the_deadline(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    struct plan plan;
+
+    (void)state;
+    terms.deadline_ns = 5 * S;
+    begin_started(&plan, &terms);
+    fail_lane(&plan, 0, ATTEMPT_TRANSIENT, S);
+    assert_int_equal(plan_next(&plan, S).what, PLAN_WAIT);
+    assert_int_equal(plan_next(&plan, 6 * S).what, PLAN_ANSWER);
+}
+
+static void d7_content_of_both_in_one_round_of_poll_is_the_primarys(void **state)
+{
+    struct plan_terms terms = terms_of(2);
+    struct plan plan;
+
+    (void)state;
+    begin_started(&plan, &terms);
+    plan_started(&plan, 1, 1, 2 * S);
+    plan_content(&plan, 0, 3 * S);
+    plan_content(&plan, 1, 3 * S);
+    assert_int_equal(plan_next(&plan, 3 * S).what, PLAN_CANCEL);
+    plan_cancelled(&plan, 1, 3 * S);
+    assert_int_equal(plan_next(&plan, 3 * S).what, PLAN_COMMIT);
+    assert_int_equal(plan.end.lane, 0);
+    assert_false(plan.hedge_won);
+}
+
+/* The caller may learn of content while it admits the hedge: it then gives the permit back. */
+static void d9_content_between_the_wish_for_a_hedge_and_its_start(void **state)
+{
+    struct plan_terms terms = terms_of(2);
+    struct plan plan;
+
+    (void)state;
+    begin_started(&plan, &terms);
+    assert_true(plan_next(&plan, 2 * S).hedge);
+    plan_content(&plan, 0, 2 * S);
+    assert_int_equal(plan_next(&plan, 2 * S).what, PLAN_COMMIT);
+    assert_int_equal(plan.hedges, 0);
+    assert_int_equal(plan.hedges_skipped, 0);
+}
+
+static void d9_a_hedge_taken_back_was_never_sent_and_is_the_only_one_of_its_round(void **state)
+{
+    struct plan_terms terms = terms_of(3);
+    struct plan plan;
+
+    (void)state;
+    begin_started(&plan, &terms);
+    plan_started(&plan, 1, 1, 2 * S);
+    plan_content(&plan, 0, 3 * S);
+    assert_int_equal(plan_next(&plan, 3 * S).what, PLAN_CANCEL);
+    plan_taken_back(&plan, 1, 3 * S);
+    assert_int_equal(plan_next(&plan, 3 * S).what, PLAN_COMMIT);
+    assert_int_equal(plan.hedges, 0);
+}
+
+static void d16_masks_of_a_hedge_leave_out_primary_excluded_and_throttled(void **state)
+{
+    struct plan_terms terms = terms_of(5);
+    struct judgement throttled = judged(ATTEMPT_THROTTLE, 30000);
+    struct plan plan;
+    struct plan_step step;
+
+    (void)state;
+    begin_started(&plan, &terms);
+    fail_lane(&plan, 0, ATTEMPT_MONEY, S);
+    step = plan_next(&plan, S);
+    assert_int_equal(step.excluded, 0x01);
+    plan_started(&plan, 0, 1, S);
+    plan_failed(&plan, 0, &throttled, true, S);
+    step = plan_next(&plan, S);
+    assert_int_equal(step.excluded, 0x03); /* no going back yet */
+    plan_started(&plan, 0, 2, S);
+    step = plan_next(&plan, 3 * S);
+    assert_true(step.hedge);
+    assert_int_equal(step.lane, 1);
+    assert_int_equal(step.excluded, 0x07);
+    assert_int_equal(step.tried, 0x07);
+}
+
+static void h3_masks_of_going_back_leave_out_who_is_not_ready(void **state)
+{
+    struct plan_terms terms = terms_of(3);
+    struct judgement soon = judged(ATTEMPT_THROTTLE, 1000);
+    struct judgement late = judged(ATTEMPT_THROTTLE, 30000);
+    struct plan plan;
+    struct plan_step step;
+
+    (void)state;
+    begin_started(&plan, &terms);
+    plan_failed(&plan, 0, &late, true, 0);
+    assert_int_equal(plan_next(&plan, 0).what, PLAN_START);
+    plan_started(&plan, 0, 1, 0);
+    plan_failed(&plan, 0, &soon, true, 0);
+    assert_int_equal(plan_next(&plan, 0).what, PLAN_START);
+    plan_started(&plan, 0, 2, 0);
+    plan_failed(&plan, 0, &late, true, 0);
+    step = plan_next(&plan, 0);
+    assert_int_equal(step.what, PLAN_WAIT);
+    assert_in_range(step.until_ns, S, S + S / 2);
+    step = plan_next(&plan, step.until_ns);
+    assert_int_equal(step.what, PLAN_START);
+    assert_int_equal(step.excluded, 0x05);
+}
+
+static void i30_a_throttled_account_is_left_alone_as_a_whole(void **state)
+{
+    static const uint64_t accounts[] = {0x03, 0x03, 0x04};
+    struct plan_terms terms = terms_of(3);
+    struct judgement throttled = judged(ATTEMPT_THROTTLE, 30000);
+    struct plan plan;
+
+    (void)state;
+    terms.accounts = accounts;
+    begin_started(&plan, &terms);
+    plan_failed(&plan, 0, &throttled, true, 0);
+    assert_int_equal(plan_next(&plan, 0).excluded, 0x03);
+    plan_started(&plan, 0, 2, 0);
+    fail_lane(&plan, 0, ATTEMPT_TRANSIENT, 0);
+    assert_int_equal(plan_next(&plan, 0).what, PLAN_WAIT);
+    assert_int_equal(plan_next(&plan, 10 * S).excluded, 0x03);
+}
+
+static void h1_a_full_source_is_asked_again_in_ticks(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    struct plan plan;
+    struct plan_step step = {.what = PLAN_START};
+    int64_t now_ns = 0;
+    unsigned asked = 0;
+
+    (void)state;
+    plan_begin(&plan, &terms, 1);
+    while (now_ns < PLAN_ADMISSION_WAIT_MAX_MS * NS_PER_MS) {
+        step = plan_next(&plan, now_ns);
+        assert_int_equal(step.what, PLAN_START);
+        asked++;
+        plan_not_admitted(&plan, 0, PLAN_REFUSED_BUSY, CLOCK_NEVER, now_ns);
+        step = plan_next(&plan, now_ns);
+        assert_int_equal(step.what, PLAN_WAIT);
+        assert_in_range(step.until_ns - now_ns, 1, PLAN_ADMISSION_TICK_MS * NS_PER_MS);
+        now_ns = step.until_ns;
+    }
+    assert_int_equal(asked, PLAN_ADMISSION_WAIT_MAX_MS / PLAN_ADMISSION_TICK_MS);
+    assert_int_equal(plan_next(&plan, now_ns).what, PLAN_START);
+    plan_not_admitted(&plan, 0, PLAN_REFUSED_BUSY, now_ns + 3 * S, now_ns);
+    step = plan_next(&plan, now_ns);
+    assert_int_equal(step.fail, PLAN_FAIL_BUSY);
+    assert_int_equal(step.retry_after_ms, 3000);
+}
+
+static void h3_times_beyond_all_measure_do_not_overflow(void **state)
+{
+    struct plan_terms terms = terms_of(PLAN_CANDIDATES_MAX);
+    struct judgement judgement = judged(ATTEMPT_THROTTLE, INT64_MAX);
+    struct plan plan;
+    struct plan_step step;
+
+    (void)state;
+    terms.hedge_after_ns = CLOCK_NEVER - 1;
+    terms.backoff_base_ns = CLOCK_NEVER - 1;
+    terms.backoff_max_ns = CLOCK_NEVER;
+    begin_started(&plan, &terms);
+    assert_int_equal(plan_next(&plan, S).until_ns, CLOCK_NEVER - 1);
+    plan_failed(&plan, 0, &judgement, true, S);
+    step = plan_next(&plan, S);
+    assert_int_equal(step.what, PLAN_START);
+    plan_started(&plan, 0, PLAN_CANDIDATES_MAX - 1, S);
+    assert_int_equal(plan.tried, UINT64_C(1) << 63 | 1);
+    judgement.class = ATTEMPT_REQUEST;
+    plan_failed(&plan, 0, &judgement, true, S);
+    assert_int_equal(plan_next(&plan, S).what, PLAN_ANSWER);
+}
+
+/* Full jitter: anything from nothing to the bound, each as likely; not a little around it. */
+static void h3_the_jitter_is_full(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    unsigned quarters[4] = {0};
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 4000; seed++) {
+        struct plan plan;
+        struct plan_step step;
+
+        plan_begin(&plan, &terms, seed);
+        assert_int_equal(plan_next(&plan, 0).what, PLAN_START);
+        plan_started(&plan, 0, 0, 0);
+        fail_lane(&plan, 0, ATTEMPT_TRANSIENT, 0);
+        step = plan_next(&plan, 0);
+        if (step.what == PLAN_START) /* a jitter of nothing */
+            step.until_ns = 0;
+        assert_in_range(step.until_ns, 0, terms.backoff_base_ns);
+        quarters[step.until_ns * 4 / (terms.backoff_base_ns + 1)]++;
+    }
+    for (unsigned i = 0; i < 4; i++)
+        assert_in_range(quarters[i], 900, 1100);
+}
+
+static void h3_the_jitter_on_retry_after_is_upward_only(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    struct judgement throttled = judged(ATTEMPT_THROTTLE, 10000);
+    unsigned halves[2] = {0};
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 4000; seed++) {
+        struct plan plan;
+        struct plan_step step;
+
+        plan_begin(&plan, &terms, seed);
+        assert_int_equal(plan_next(&plan, 0).what, PLAN_START);
+        plan_started(&plan, 0, 0, 0);
+        plan_failed(&plan, 0, &throttled, true, 0);
+        step = plan_next(&plan, 0);
+        assert_int_equal(step.what, PLAN_WAIT);
+        assert_in_range(step.until_ns, 10 * S, 15 * S);
+        halves[step.until_ns > 12 * S + S / 2]++;
+    }
+    assert_in_range(halves[0], 1800, 2200);
+}
+
+/* ---- the last hope ---------------------------------------------------------------------------- */
+
+static bool is_last(const struct plan_terms *terms)
+{
+    struct plan plan;
+
+    begin_started(&plan, terms);
+    return plan_is_last_hope(&plan);
+}
+
+static void h4_last_hope_is_when_nothing_could_follow(void **state)
+{
+    struct plan_terms terms = direct_terms;
+
+    (void)state;
+    assert_true(is_last(&terms));
+    terms.retry_budget = 1;
+    assert_false(is_last(&terms));
+    terms = direct_terms;
+    terms.throttle_retries = true;
+    assert_false(is_last(&terms));
+    terms = direct_terms;
+    terms.candidates = 2; /* another account may have money */
+    assert_false(is_last(&terms));
+    terms = direct_terms;
+    terms.fallbacks = 1;
+    assert_false(is_last(&terms));
+    terms = direct_terms;
+    terms.candidates = 2;
+    terms.stall_budget_ns = 0;
+    assert_true(is_last(&terms));
+    terms.may_hedge = true;
+    terms.hedge_after_ns = 2 * S;
+    assert_false(is_last(&terms));
+    terms.deadline_ns = 2 * S; /* the hedge would come too late */
+    assert_true(is_last(&terms));
+}
+
+static void h4_last_hope_after_the_budget_is_used_up(void **state)
+{
+    struct plan_terms terms = direct_terms;
+    struct plan plan;
+
+    (void)state;
+    terms.retry_budget = 1;
+    begin_started(&plan, &terms);
+    assert_false(plan_is_last_hope(&plan));
+    fail_lane(&plan, 0, ATTEMPT_TRANSIENT, S);
+    assert_int_equal(plan_next(&plan, S).what, PLAN_START);
+    plan_started(&plan, 0, 0, S);
+    assert_true(plan_is_last_hope(&plan));
+}
+
+static void d5_neither_of_two_is_the_last_hope(void **state)
+{
+    struct plan_terms terms = terms_of(2);
+    struct plan plan;
+
+    (void)state;
+    terms.retry_budget = 0;
+    terms.stall_budget_ns = 0;
+    begin_started(&plan, &terms);
+    plan_started(&plan, 1, 1, 2 * S);
+    assert_false(plan_is_last_hope(&plan));
+    fail_lane(&plan, 0, ATTEMPT_REQUEST, 3 * S); /* would be told rather than the hedge's error */
+    assert_false(plan_is_last_hope(&plan));
+}
+
+static void h4_last_hope_once_the_hedge_was_refused(void **state)
+{
+    struct plan_terms terms = terms_of(2);
+    struct plan plan;
+
+    (void)state;
+    terms.stall_budget_ns = 0;
+    begin_started(&plan, &terms);
+    assert_false(plan_is_last_hope(&plan));
+    plan_not_admitted(&plan, 1, PLAN_REFUSED_BUSY, CLOCK_NEVER, 2 * S);
+    assert_true(plan_is_last_hope(&plan));
+}
+
+/* ---- whatever happens ------------------------------------------------------------------------- */
+
+struct chance {
+    uint64_t state;
+};
+
+static uint64_t draw(struct chance *chance, uint64_t below)
+{
+    chance->state ^= chance->state << 13;
+    chance->state ^= chance->state >> 7;
+    chance->state ^= chance->state << 17;
+    return (chance->state >> 11) % below;
+}
+
+static int64_t draw_ns(struct chance *chance, int64_t most_ns)
+{
+    return (int64_t)draw(chance, (uint64_t)most_ns + 1);
+}
+
+struct random_call {
+    struct chance chance;
+    struct plan_terms terms;
+    uint64_t accounts[PLAN_CANDIDATES_MAX];
+    struct plan plan;
+    int64_t now_ns;
+    struct {
+        bool running;
+        unsigned candidate;
+        int64_t event_ns; /* CLOCK_NEVER = hangs */
+    } lanes[PLAN_LANES];
+    unsigned rounds, hedges, hedges_in_round, ends, seen_content;
+    /* of the last round: a fault of the request, or an outcome not to be repeated */
+    bool barred;
+    uint64_t out; /* candidates that must not be asked again */
+};
+
+static void random_terms(struct random_call *call)
+{
+    struct chance *chance = &call->chance;
+    struct plan_terms *terms = &call->terms;
+
+    *terms = terms_of(1 + (unsigned)draw(chance, 5));
+    terms->retry_budget = (unsigned)draw(chance, 4);
+    terms->throttle_retries = draw(chance, 4) != 0;
+    terms->retry_unknown_outcome = draw(chance, 2) != 0;
+    terms->is_image = draw(chance, 4) == 0;
+    terms->may_hedge = terms->candidates > 1 && draw(chance, 3) != 0;
+    terms->hedge_after_ns = 1 + draw_ns(chance, 5 * S);
+    terms->stall_budget_ns = draw(chance, 3) == 0 ? draw_ns(chance, 20 * S) : CLOCK_NEVER;
+    terms->backoff_base_ns = draw_ns(chance, S);
+    terms->retry_hold_ns = draw(chance, 3) == 0 ? draw_ns(chance, 9 * S) : CLOCK_NEVER;
+    terms->deadline_ns = draw(chance, 2) == 0 ? 1 + draw_ns(chance, 40 * S) : CLOCK_NEVER;
+    terms->fallbacks = (unsigned)draw(chance, 2);
+    for (unsigned i = 0; i < terms->candidates; i++)
+        call->accounts[i] = UINT64_C(1) << i;
+    if (terms->candidates > 2)
+        call->accounts[0] = call->accounts[1] = 3;
+    terms->accounts = draw(chance, 2) == 0 ? call->accounts : NULL;
+}
+
+/* Something of what the lane may do happens. */
+static void random_event(struct random_call *call, unsigned lane)
+{
+    static const int64_t waits_ms[] = {-1, -1, -1, -1, 0, 1, 700, 5000, 60000, 60001, 9000000};
+    static const enum attempt_class classes[] = {
+        ATTEMPT_OK,        ATTEMPT_THROTTLE,   ATTEMPT_QUOTA_DAY, ATTEMPT_MONEY,
+        ATTEMPT_OURS,      ATTEMPT_CREDENTIAL, ATTEMPT_REQUEST,   ATTEMPT_TRANSIENT,
+        ATTEMPT_UNSENT,    ATTEMPT_UNKNOWN,    ATTEMPT_THROTTLE,  ATTEMPT_THROTTLE,
+        ATTEMPT_TRANSIENT, ATTEMPT_UNSENT,     ATTEMPT_THROTTLE,  ATTEMPT_THROTTLE};
+    struct chance *chance = &call->chance;
+    struct judgement judgement = judged(classes[draw(chance, sizeof classes / sizeof *classes)],
+                                        waits_ms[draw(chance, sizeof waits_ms / sizeof *waits_ms)]);
+    bool unknown_too = call->terms.retry_unknown_outcome && !call->terms.is_image;
+    uint64_t self = UINT64_C(1) << call->lanes[lane].candidate;
+
+    if (judgement.class == ATTEMPT_OK) {
+        call->seen_content++;
+        plan_content(&call->plan, lane, call->now_ns);
+        call->lanes[lane].event_ns = CLOCK_NEVER;
+        return;
+    }
+    judgement.should_retry = draw(chance, 8) == 0 ? 0 : -1;
+    if (judgement.should_retry == 0 || judgement.class == ATTEMPT_MONEY ||
+        judgement.class == ATTEMPT_CREDENTIAL || judgement.class == ATTEMPT_QUOTA_DAY ||
+        judgement.retry_after_ms > PLAN_RETRY_AFTER_MAX_MS)
+        call->out |= self;
+    call->barred |=
+        judgement.class == ATTEMPT_REQUEST || (judgement.class == ATTEMPT_UNKNOWN && !unknown_too);
+    call->lanes[lane].running = false;
+    call->ends++;
+    plan_failed(&call->plan, lane, &judgement, draw(chance, 2) == 0, call->now_ns);
+}
+
+static void random_start(struct random_call *call, const struct plan_step *step)
+{
+    struct chance *chance = &call->chance;
+    unsigned candidate = (unsigned)draw(chance, call->terms.candidates);
+    uint64_t refusal = draw(chance, 2 * (uint64_t)PLAN_REFUSED_BUSY);
+
+    assert_int_equal(call->seen_content, 0); /* nothing starts after content */
+    assert_true(call->now_ns < call->terms.deadline_ns);
+    assert_int_equal(step->lane, step->hedge);
+    assert_false(call->lanes[step->lane].running);
+    assert_int_equal(step->excluded & call->out, call->out);
+    if (step->hedge) {
+        assert_true(call->terms.may_hedge && call->lanes[0].running);
+        assert_int_equal(call->hedges_in_round, 0);
+        assert_true((step->excluded >> call->lanes[0].candidate & 1) != 0);
+    } else {
+        assert_false(call->lanes[1].running);
+        assert_false(call->barred);
+    }
+    for (unsigned i = 0; i < call->terms.candidates && (step->excluded >> candidate & 1) != 0; i++)
+        candidate = (candidate + 1) % call->terms.candidates;
+    refusal = refusal < PLAN_REFUSED_BUSY ? refusal : PLAN_REFUSED_BUSY;
+    if (draw(chance, 8) == 0 || (step->excluded >> candidate & 1) != 0) {
+        call->hedges_in_round += step->hedge; /* a refusal is final too */
+        plan_not_admitted(&call->plan, step->lane, (enum plan_refusal)refusal, CLOCK_NEVER,
+                          call->now_ns);
+        return;
+    }
+    if (step->hedge) {
+        call->hedges_in_round++;
+        call->hedges++;
+    } else {
+        call->rounds++;
+        call->hedges_in_round = 0;
+        call->barred = false;
+    }
+    call->lanes[step->lane].running = true;
+    call->lanes[step->lane].candidate = candidate;
+    call->lanes[step->lane].event_ns =
+        draw(chance, 5) == 0 ? CLOCK_NEVER : call->now_ns + draw_ns(chance, 8 * S);
+    plan_started(&call->plan, step->lane, candidate, call->now_ns);
+}
+
+static void random_wait(struct random_call *call, const struct plan_step *step)
+{
+    int64_t until = step->until_ns;
+
+    assert_true(until > call->now_ns && until <= call->terms.deadline_ns);
+    for (unsigned i = 0; i < PLAN_LANES; i++) {
+        if (call->lanes[i].running && call->lanes[i].event_ns < until)
+            until = call->lanes[i].event_ns;
+    }
+    if (until == CLOCK_NEVER) /* both hang, and nothing ends it: the attempt's own time-out does */
+        until = call->lanes[call->lanes[0].running ? 0 : 1].event_ns = call->now_ns + 100 * S;
+    call->now_ns = until;
+    for (unsigned i = 0; i < PLAN_LANES; i++) {
+        if (call->lanes[i].running && call->lanes[i].event_ns <= call->now_ns)
+            random_event(call, i);
+    }
+}
+
+static void random_cancel(struct random_call *call, const struct plan_step *step)
+{
+    assert_true(call->lanes[step->lane].running);
+    assert_int_equal(step->why == PLAN_LOST, call->seen_content > 0);
+    assert_true(step->why == PLAN_LOST || call->now_ns >= call->terms.deadline_ns);
+    call->lanes[step->lane].running = false;
+    call->ends++;
+    plan_cancelled(&call->plan, step->lane, call->now_ns);
+}
+
+static void check_end(struct random_call *call, const struct plan_step *end)
+{
+    const struct plan *plan = &call->plan;
+
+    if (end->what == PLAN_COMMIT) {
+        assert_true(call->lanes[end->lane].running);
+        call->lanes[end->lane].running = false;
+        call->ends++;
+    }
+    assert_int_equal(end->what == PLAN_COMMIT, call->seen_content > 0);
+    assert_false(call->lanes[0].running || call->lanes[1].running);
+    assert_int_equal(call->ends, call->rounds + call->hedges);
+    assert_true(call->now_ns <= call->terms.deadline_ns);
+    assert_int_equal(plan->rounds, call->rounds);
+    assert_int_equal(plan->retries, call->rounds == 0 ? 0 : call->rounds - 1);
+    assert_int_equal(plan->hedges, call->hedges);
+    assert_true(plan->budget_used <= call->terms.retry_budget);
+    assert_true(call->rounds <=
+                1 + call->terms.retry_budget + PLAN_THROTTLE_RETRIES_MAX + call->terms.candidates);
+    assert_true(call->hedges <= call->rounds);
+    assert_true(end->what != PLAN_FALLBACK || call->terms.fallbacks > 0);
+    assert_true(plan->hold_wait_ns <= call->terms.retry_hold_ns);
+    assert_true(plan->throttle_wait_ns <= PLAN_THROTTLE_WAIT_MAX_MS * NS_PER_MS);
+    if (!call->terms.throttle_retries && call->terms.candidates == 1 &&
+        call->terms.retry_budget == 0)
+        assert_true(call->rounds <= 1);
+}
+
+static void h15_b6_whatever_happens_the_bounds_hold(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60000; seed++) {
+        struct random_call call = {.chance = {seed * UINT64_C(0x9e3779b97f4a7c15)}};
+        struct plan_step step = {.what = PLAN_WAIT};
+
+        random_terms(&call);
+        plan_begin(&call.plan, &call.terms, seed);
+        for (unsigned i = 0;; i++) {
+            assert_true(i < 5000);
+            step = plan_next(&call.plan, call.now_ns);
+            if (step.what == PLAN_START)
+                random_start(&call, &step);
+            else if (step.what == PLAN_CANCEL)
+                random_cancel(&call, &step);
+            else if (step.what == PLAN_WAIT)
+                random_wait(&call, &step);
+            else
+                break;
+        }
+        check_end(&call, &step);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_asked_twice_without_news_the_plan_says_the_same),
+        cmocka_unit_test(b6_a_deadline_that_has_passed_before_the_first_attempt),
+        cmocka_unit_test(b6_woken_late_from_a_wait_nothing_starts_past_the_deadline),
+        cmocka_unit_test(d7_content_of_both_in_one_round_of_poll_is_the_primarys),
+        cmocka_unit_test(d9_content_between_the_wish_for_a_hedge_and_its_start),
+        cmocka_unit_test(d9_a_hedge_taken_back_was_never_sent_and_is_the_only_one_of_its_round),
+        cmocka_unit_test(d16_masks_of_a_hedge_leave_out_primary_excluded_and_throttled),
+        cmocka_unit_test(h3_masks_of_going_back_leave_out_who_is_not_ready),
+        cmocka_unit_test(i30_a_throttled_account_is_left_alone_as_a_whole),
+        cmocka_unit_test(h1_a_full_source_is_asked_again_in_ticks),
+        cmocka_unit_test(h3_times_beyond_all_measure_do_not_overflow),
+        cmocka_unit_test(h3_the_jitter_is_full),
+        cmocka_unit_test(h3_the_jitter_on_retry_after_is_upward_only),
+        cmocka_unit_test(h4_last_hope_is_when_nothing_could_follow),
+        cmocka_unit_test(h4_last_hope_after_the_budget_is_used_up),
+        cmocka_unit_test(d5_neither_of_two_is_the_last_hope),
+        cmocka_unit_test(h4_last_hope_once_the_hedge_was_refused),
+        cmocka_unit_test(h15_b6_whatever_happens_the_bounds_hold),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
