@@ -2,6 +2,7 @@
 #include "worker/attempt.h"
 
 #include "base/clock.h"
+#include "worker/model_edit.h"
 #include "worker/request.h"
 #include "worker/upstream.h"
 #include "worker/upstream_head.h"
@@ -22,7 +23,7 @@ struct attempt *attempt_new(struct request *request, unsigned lane)
     attempt->lane = lane;
     text_init(&attempt->url, 16384);
     text_init(&attempt->header_bytes, HTTP_HEAD_BYTES_MAX);
-    text_init(&attempt->model, 2048);
+    text_init(&attempt->model, MODEL_EDIT_TEXT_MAX);
     text_init(&attempt->head, HTTP_HEAD_BYTES_MAX + 4096);
     text_init(&attempt->held, ATTEMPT_BODY_HELD_MAX);
     text_init(&attempt->error_body, ATTEMPT_ERROR_BODY_MAX);
@@ -405,7 +406,8 @@ void attempt_judge(struct attempt *attempt)
         .body_bytes = body->length,
         .hints = &attempt->hints,
     };
-    bool answered = attempt->status >= 400 || (in_stream && attempt->pictures.delivered.error_seen);
+    bool answered =
+        attempt->status >= 400 || (in_stream && attempt->pictures.delivered.error_before_content);
 
     if (answered)
         judge_answer(&evidence, &attempt->judgement);

@@ -44,7 +44,7 @@ static bool can_serve(const struct request *request, size_t candidate)
 
     if (!model)
         return true;
-    text_init(&text, 2048);
+    text_init(&text, MODEL_EDIT_TEXT_MAX);
     can = model_edit(&request->reader.intent, model, &text, &edit) &&
           intent_image_with_model(&request->reader, model) == request->reader.intent.image;
     text_release(&text);

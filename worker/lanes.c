@@ -221,10 +221,10 @@ static enum sight look_at_answer(const struct request *request, const struct att
             return SIGHT_CONTENT;
         return attempt->full ? SIGHT_CONTENT : SIGHT_NOTHING;
     }
+    if (attempt->pictures.delivered.error_before_content)
+        return SIGHT_ERROR_EVENT;
     if (!is_readable_stream(request, attempt) || attempt->pictures.delivered.content_seen)
         return SIGHT_CONTENT;
-    if (attempt->pictures.delivered.error_seen)
-        return SIGHT_ERROR_EVENT;
     if (attempt->full || attempt->pictures.sse.events >= ATTEMPT_EVENTS_HELD_MAX)
         return other_lane_runs(request, attempt) ? SIGHT_OUTGROWN : SIGHT_CONTENT;
     return SIGHT_NOTHING;
@@ -250,8 +250,8 @@ static void attend_finished(struct request *request, struct attempt *attempt)
     attempt_read_end(attempt);
     fault = attempt_outcome_fault(attempt);
     if (attempt->status >= 400 ||
-        (fault == FAULT_NONE && attempt->is_stream && attempt->pictures.delivered.error_seen &&
-         !attempt->pictures.delivered.content_seen && !plan_is_last_hope(&request->plan))) {
+        (fault == FAULT_NONE && attempt->is_stream &&
+         attempt->pictures.delivered.error_before_content && !plan_is_last_hope(&request->plan))) {
         attempt_judge(attempt);
         failed(request, attempt, fault == FAULT_NONE, attempt->judgement.error);
     } else if (fault != FAULT_NONE) {
