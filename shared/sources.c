@@ -70,7 +70,7 @@ static uint64_t score(const struct source_row *row, uint32_t weight, uint32_t fa
 
 static unsigned draw(const struct gate *gate, const struct source_wish *wish, uint64_t mask)
 {
-    uint64_t scores[64];
+    uint64_t scores[64] = {0};
     uint64_t total = 0;
     uint64_t ticket;
     uint32_t fastest_ms = UINT32_MAX;
@@ -88,13 +88,13 @@ static unsigned draw(const struct gate *gate, const struct source_wish *wish, ui
         scores[first_of(rest)] = score(row_of(gate, candidate->row), candidate->weight, fastest_ms);
         total += scores[first_of(rest)];
     }
-    REQUIRE(total > 0);
-    ticket = wish->random % total;
-    while (ticket >= scores[first_of(mask)]) {
-        ticket -= scores[first_of(mask)];
-        mask &= mask - 1;
+    ticket = total > 0 ? wish->random % total : 0;
+    for (uint64_t rest = mask; rest; rest &= rest - 1) {
+        if (ticket < scores[first_of(rest)])
+            return first_of(rest);
+        ticket -= scores[first_of(rest)];
     }
-    return first_of(mask);
+    return first_of(mask); /* no weight at all */
 }
 
 static unsigned choose(const struct gate *gate, const struct source_wish *wish, uint64_t mask)

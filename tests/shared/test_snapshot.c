@@ -1,5 +1,5 @@
 /* test_snapshot.c - a copy of one moment: holders, queue, processes, journal, counters. */
-#include "tests/shared/gate_fixture.h"
+#include "tests/shared/sources_fixture.h"
 
 #include "shared/counters.h"
 #include "shared/snapshot.h"
@@ -42,6 +42,7 @@ static void an_idle_gate_has_nothing_to_show(void **state)
     assert_int_equal(snapshot.use.free, 2);
     assert_int_equal(snapshot.waiting, 0);
     assert_int_equal(snapshot.place_count, 0);
+    assert_int_equal(snapshot.source_count, 0);
     assert_true(snapshot.gate_on);
     assert_true(snapshot.linked);
     assert_string_equal(snapshot.state_directory, "/nowhere");
@@ -141,6 +142,27 @@ static void journal_and_counters_are_told(void **state)
     snapshot_release(&snapshot);
 }
 
+static void h7_sources_are_shown(void **state)
+{
+    static const struct source_name names[] = {{"a", ""}, {"b", ""}};
+    struct source_candidate candidates[2];
+    struct source_wish wish;
+
+    (void)state;
+    fixture_register(&gate, names, LENGTH(names), candidates);
+    wish = fixture_wish(candidates, 1, FIXTURE_NOW_NS);
+    assert_int_equal(fixture_admit(&gate, &wish).verdict, SOURCE_ADMITTED);
+    fixture_break(&gate, &candidates[1], FIXTURE_NOW_NS);
+    assert_true(snapshot_take(&snapshot, &gate, FIXTURE_NOW_NS + NS_PER_S));
+    assert_int_equal(snapshot.source_count, 2);
+    assert_string_equal(snapshot.sources[0].name, "a");
+    assert_int_equal(snapshot.sources[0].in_flight, 1);
+    assert_int_equal(snapshot.sources[1].breaker, BREAKER_OPEN);
+    assert_int_equal(snapshot.sources[1].open_for_ns, 4 * NS_PER_S);
+    assert_int_equal(snapshot.counters[COUNTER_source_openings], 1);
+    snapshot_release(&snapshot);
+}
+
 static atomic_bool enough;
 
 static void *come_and_go(void *unused)
@@ -192,6 +214,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_dead_holder_is_shown_until_it_is_buried, open_gate,
                                         close_gate),
         cmocka_unit_test_setup_teardown(journal_and_counters_are_told, open_gate, close_gate),
+        cmocka_unit_test_setup_teardown(h7_sources_are_shown, open_gate, close_gate),
         cmocka_unit_test_setup_teardown(every_moment_agrees_with_itself, open_gate, close_gate),
     };
 
