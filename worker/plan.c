@@ -47,6 +47,7 @@ static uint64_t account_of(const struct plan *plan, unsigned candidate)
 
 static uint64_t allowed(const struct plan *plan)
 {
+    INVARIANT(plan->terms.candidates >= 1);
     return (~UINT64_C(0) >> (PLAN_CANDIDATES_MAX - plan->terms.candidates)) & ~plan->excluded;
 }
 

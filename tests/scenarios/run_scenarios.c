@@ -10,9 +10,9 @@
  *                             image (no) hedge_after stall_budget (1200) backoff_base (0.5)
  *                             backoff_max (8) retry_hold deadline seed (1)
  *                             may_hedge (with hedge_after and two sources: yes)
- *   source NAME [account NAME] [busy|open|out|quota [until T]]
- *                             in order of preference; the account is its quota group; until T, or
- *                             always, it cannot be had
+ *   source NAME [account NAME] [busy|open|out|quota [from T] [until T]]
+ *                             in order of preference; the account is its quota group; from T (0)
+ *                             until T (for ever) it cannot be had
  *   try NAME N BEHAVIOUR      what the N-th attempt at that source does, times from its start:
  *                               hang
  *                               content after T [done T | cut T]    done: the last byte

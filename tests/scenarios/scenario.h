@@ -35,7 +35,7 @@ struct scenario_source {
     char name[16], account[16];
     bool refuses;
     enum plan_refusal refusal;
-    int64_t refuses_until_ns;
+    int64_t refuses_from_ns, refuses_until_ns;
 };
 
 /* What an attempt does; times count from its start. */

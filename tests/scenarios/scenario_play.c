@@ -106,7 +106,8 @@ static bool admit(const struct play *play, const struct plan_step *step, unsigne
 
             if ((never >> i & 1) != 0 || tried != (pass == 1))
                 continue;
-            if (!source->refuses || play->now_ns >= source->refuses_until_ns) {
+            if (!source->refuses || play->now_ns < source->refuses_from_ns ||
+                play->now_ns >= source->refuses_until_ns) {
                 *ret_candidate = i;
                 return true;
             }

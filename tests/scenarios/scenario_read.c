@@ -176,7 +176,7 @@ static const struct {
                 {"open", PLAN_REFUSED_OPEN},
                 {"busy", PLAN_REFUSED_BUSY}};
 
-/* source NAME [account NAME] [out|quota|open|busy until T|always] */
+/* source NAME [account NAME] [out|quota|open|busy [from T] [until T]] */
 static void read_source(struct words *words)
 {
     struct scenario_source *source = &words->scenario->sources[words->scenario->source_count];
@@ -196,6 +196,14 @@ static void read_source(struct words *words)
             (void)text_copy(source->account, sizeof source->account, next_word(words));
             continue;
         }
+        if (strcmp(word, "from") == 0) {
+            source->refuses_from_ns = next_time(words);
+            continue;
+        }
+        if (strcmp(word, "until") == 0) {
+            source->refuses_until_ns = next_time(words);
+            continue;
+        }
         while (i < LENGTH(refusals) && strcmp(refusals[i].word, word) != 0)
             i++;
         if (i == LENGTH(refusals)) {
@@ -205,8 +213,6 @@ static void read_source(struct words *words)
         source->refuses = true;
         source->refusal = refusals[i].refusal;
         source->refuses_until_ns = CLOCK_NEVER;
-        if (strcmp(next_word(words), "until") == 0)
-            source->refuses_until_ns = next_time(words);
     }
 }
 

@@ -254,6 +254,10 @@ static void h1_a_full_source_is_asked_again_in_ticks(void **state)
     step = plan_next(&plan, now_ns);
     assert_int_equal(step.fail, PLAN_FAIL_BUSY);
     assert_int_equal(step.retry_after_ms, 3000);
+    plan_begin(&plan, &terms, 1); /* a refusal that knows of something sooner */
+    assert_int_equal(plan_next(&plan, S).what, PLAN_START);
+    plan_not_admitted(&plan, 0, PLAN_REFUSED_BUSY, S + 7, S);
+    assert_int_equal(plan_next(&plan, S).until_ns, S + 7);
 }
 
 static void h3_times_beyond_all_measure_do_not_overflow(void **state)
@@ -302,6 +306,39 @@ static void h3_the_jitter_is_full(void **state)
     }
     for (unsigned i = 0; i < 4; i++)
         assert_in_range(quarters[i], 900, 1100);
+}
+
+/* base * 2^n, as far as backoff_max: with many seeds the longest wait comes close to its bound. */
+static void h3_the_bound_of_the_jitter_doubles(void **state)
+{
+    static const int64_t bounds_ms[] = {500, 1000, 2000, 4000, 8000, 8000, 8000};
+    enum { ROUNDS = sizeof bounds_ms / sizeof *bounds_ms };
+    struct plan_terms terms = terms_of(1);
+    int64_t longest_ms[ROUNDS] = {0};
+
+    (void)state;
+    terms.retry_budget = ROUNDS;
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        struct plan plan;
+        struct plan_step step;
+        int64_t now_ns = 0;
+
+        plan_begin(&plan, &terms, seed);
+        for (unsigned i = 0; i < ROUNDS; i++) {
+            assert_int_equal(plan_next(&plan, now_ns).what, PLAN_START);
+            plan_started(&plan, 0, 0, now_ns);
+            fail_lane(&plan, 0, ATTEMPT_TRANSIENT, now_ns);
+            step = plan_next(&plan, now_ns);
+            if (step.what == PLAN_START)
+                continue;
+            assert_in_range(step.until_ns - now_ns, 1, bounds_ms[i] * NS_PER_MS);
+            if ((step.until_ns - now_ns) / NS_PER_MS > longest_ms[i])
+                longest_ms[i] = (step.until_ns - now_ns) / NS_PER_MS;
+            now_ns = step.until_ns;
+        }
+    }
+    for (unsigned i = 0; i < ROUNDS; i++)
+        assert_in_range(longest_ms[i], bounds_ms[i] * 95 / 100, bounds_ms[i]);
 }
 
 static void h3_the_jitter_on_retry_after_is_upward_only(void **state)
@@ -640,6 +677,7 @@ int main(void)
         cmocka_unit_test(h1_a_full_source_is_asked_again_in_ticks),
         cmocka_unit_test(h3_times_beyond_all_measure_do_not_overflow),
         cmocka_unit_test(h3_the_jitter_is_full),
+        cmocka_unit_test(h3_the_bound_of_the_jitter_doubles),
         cmocka_unit_test(h3_the_jitter_on_retry_after_is_upward_only),
         cmocka_unit_test(h4_last_hope_is_when_nothing_could_follow),
         cmocka_unit_test(h4_last_hope_after_the_budget_is_used_up),

@@ -83,23 +83,23 @@ static void r22_r23_only_throttlings_are_free_and_refunded(void **state)
 static void d12_a_fault_of_the_request_ends_every_pair_and_is_told(void **state)
 {
     (void)state;
-    for (unsigned class = ATTEMPT_THROTTLE; class <= ATTEMPT_OURS; class ++) {
-        struct verdict verdict = verdict_of(ATTEMPT_REQUEST, (enum attempt_class) class, true);
+    for (unsigned i = ATTEMPT_THROTTLE; i <= ATTEMPT_OURS; i++) {
+        struct verdict verdict = verdict_of(ATTEMPT_REQUEST, (enum attempt_class)i, true);
 
         assert_int_equal(verdict.kind, VERDICT_END);
         assert_int_equal(verdict.lane, 0);
         assert_false(verdict.refund);
-        verdict = verdict_of((enum attempt_class) class, ATTEMPT_REQUEST, true);
+        verdict = verdict_of((enum attempt_class)i, ATTEMPT_REQUEST, true);
         assert_int_equal(verdict.kind, VERDICT_END);
-        assert_int_equal(verdict.lane, class == ATTEMPT_REQUEST ? 0 : 1);
+        assert_int_equal(verdict.lane, i == ATTEMPT_REQUEST ? 0 : 1);
     }
 }
 
 static void n5_an_unknown_outcome_in_a_pair_bars_a_retry_unless_allowed(void **state)
 {
     (void)state;
-    for (unsigned class = ATTEMPT_THROTTLE; class <= ATTEMPT_OURS; class ++) {
-        enum attempt_class other = (enum attempt_class) class;
+    for (unsigned i = ATTEMPT_THROTTLE; i <= ATTEMPT_OURS; i++) {
+        enum attempt_class other = (enum attempt_class)i;
         enum verdict_kind allowed = other == ATTEMPT_REQUEST ? VERDICT_END : VERDICT_REAL;
 
         assert_int_equal(verdict_of(ATTEMPT_UNKNOWN, other, false).kind, VERDICT_END);
