@@ -105,6 +105,7 @@ static void admit(struct request *request, const struct plan_step *step, struct 
         .hedge_of = step->hedge ? request->lanes[0]->candidate : 0,
         .last_resort = scope->direct || scope->when_all_open == ALL_OPEN_TRY,
         .random = chance(request),
+        .now_wall_ms = clock_wall_ms(),
         .now_ns = clock_monotonic_ns(),
         .probe_ns = scope->members[0].source->timeout_ms * NS_PER_MS + PROBE_GRACE_NS,
     };
