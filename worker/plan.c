@@ -394,7 +394,9 @@ struct plan_step plan_next(struct plan *plan, int64_t now_ns)
         if (running < PLAN_LANES)
             return cancel(running, PLAN_LOST);
         plan->hedge_won = winner == 1;
-        end(plan, (struct plan_step){.what = PLAN_COMMIT, .lane = winner});
+        end(plan,
+            (struct plan_step){
+                .what = PLAN_COMMIT, .lane = winner, .retry_after_ms = -1, .should_retry = -1});
         return plan->end;
     }
     if (running < PLAN_LANES)
@@ -499,6 +501,14 @@ void plan_taken_back(struct plan *plan, unsigned lane, int64_t now_ns)
     REQUIRE(lane == 1);
     plan_cancelled(plan, lane, now_ns);
     plan->hedges--;
+}
+
+struct plan_step plan_without_fallback(struct plan *plan, int64_t now_ns)
+{
+    REQUIRE(plan->ended && plan->end.what == PLAN_FALLBACK);
+    plan->terms.fallbacks = 0;
+    give_up(plan, now_ns);
+    return plan->end;
 }
 
 bool plan_is_last_hope(const struct plan *plan)

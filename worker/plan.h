@@ -86,7 +86,7 @@ struct plan_step {
     int64_t until_ns;         /* WAIT */
     enum plan_why why;
     enum plan_fail fail;
-    int64_t retry_after_ms; /* FAIL, ANSWER: an honest wait to tell; -1 = none */
+    int64_t retry_after_ms; /* of an end: an honest wait to tell; -1 = none */
     /* ANSWER, FAIL_TRANSPORT: x-should-retry for the caller; 0 when all was tried, or trying again
      * is no use, 1 = throttled, -1 = not said (a fault of the request; a direct route). */
     int should_retry;
@@ -139,6 +139,7 @@ struct plan {
     uint64_t random; /* state of the jitter's generator */
 };
 
+/* Candidates that this call must not go to may be set in plan->excluded right after. */
 void plan_begin(struct plan *plan, const struct plan_terms *terms, uint64_t seed);
 /* What now? Ask again after every plan_* call and whenever until_ns has come; asked twice without
  * news, it says the same twice. START is to be answered with plan_started or plan_not_admitted,
@@ -161,6 +162,9 @@ void plan_failed(struct plan *plan, unsigned lane, const struct judgement *judge
 void plan_cancelled(struct plan *plan, unsigned lane, int64_t now_ns);
 /* Instead of plan_cancelled for a hedge of which no byte had gone out: as if never sent (D9). */
 void plan_taken_back(struct plan *plan, unsigned lane, int64_t now_ns);
+/* No entry of the fallback list could serve the call after all: what it comes to then, ANSWER or
+ * FAIL. Only after FALLBACK. */
+struct plan_step plan_without_fallback(struct plan *plan, int64_t now_ns);
 /* Could nothing more be tried if the running attempt failed now? Then its head may pass at once,
  * whatever it says (but for one that speaks of our own key). */
 bool plan_is_last_hope(const struct plan *plan);

@@ -85,6 +85,8 @@ static void a_call_asked_twice_without_news_the_plan_says_the_same(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(plan_next(&plan, (3 + i) * S).what, PLAN_COMMIT);
         assert_int_equal(plan_next(&plan, (3 + i) * S).lane, 1);
+        assert_int_equal(plan.end.should_retry, -1);
+        assert_int_equal(plan.end.retry_after_ms, -1);
     }
 }
 
@@ -362,6 +364,32 @@ static void h3_the_jitter_on_retry_after_is_upward_only(void **state)
         halves[step.until_ns > 12 * S + S / 2]++;
     }
     assert_in_range(halves[0], 1800, 2200);
+}
+
+static void h20_without_a_fallback_that_can_serve_the_429_is_told(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    struct judgement throttled = judged(ATTEMPT_THROTTLE, 90000);
+    struct plan plan;
+    struct plan_step step;
+
+    (void)state;
+    terms.fallbacks = 2;
+    for (int has_answer = 0; has_answer < 2; has_answer++) {
+        begin_started(&plan, &terms);
+        plan_failed(&plan, 0, &throttled, has_answer, S);
+        assert_int_equal(plan_next(&plan, S).what, PLAN_FALLBACK);
+        step = plan_without_fallback(&plan, S);
+        assert_int_equal(step.what, has_answer ? PLAN_ANSWER : PLAN_FAIL);
+        assert_int_equal(step.retry_after_ms, 90000);
+        assert_int_equal(step.should_retry, 1);
+        assert_int_equal(plan_next(&plan, S).what, step.what);
+    }
+    plan_begin(&plan, &terms, 1);
+    assert_int_equal(plan_next(&plan, S).what, PLAN_START);
+    plan_not_admitted(&plan, 0, PLAN_REFUSED_QUOTA, CLOCK_NEVER, S);
+    assert_int_equal(plan_next(&plan, S).what, PLAN_FALLBACK);
+    assert_int_equal(plan_without_fallback(&plan, S).fail, PLAN_FAIL_NO_SOURCE);
 }
 
 /* ---- the last hope ---------------------------------------------------------------------------- */
@@ -679,6 +707,7 @@ int main(void)
         cmocka_unit_test(h3_the_jitter_is_full),
         cmocka_unit_test(h3_the_bound_of_the_jitter_doubles),
         cmocka_unit_test(h3_the_jitter_on_retry_after_is_upward_only),
+        cmocka_unit_test(h20_without_a_fallback_that_can_serve_the_429_is_told),
         cmocka_unit_test(h4_last_hope_is_when_nothing_could_follow),
         cmocka_unit_test(h4_last_hope_after_the_budget_is_used_up),
         cmocka_unit_test(d5_neither_of_two_is_the_last_hope),
