@@ -118,7 +118,7 @@ struct ledger_reader *ledger_reader_open(const char *state_directory, int busy_m
     if ((size_t)snprintf(path, sizeof path, "%s/ledger.db", state_directory) >= sizeof path) {
         text_append_string(why, "the path of state_directory is too long");
     } else if (sqlite3_open_v2(path, &reader->database, flags, NULL) != SQLITE_OK) {
-        text_printf(why, "%s cannot be opened: %s", path,
+        text_printf(why, "%s cannot be opened (is it there, and may you read it?): %s", path,
                     reader->database ? sqlite3_errmsg(reader->database) : "out of memory");
     } else {
         (void)sqlite3_busy_timeout(reader->database, busy_ms);

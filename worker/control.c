@@ -1,5 +1,6 @@
 /*
- * control.c - penstockctl: asks the monitor over the status socket and prints what it says.
+ * control.c - penstockctl: asks the monitor over the status socket and prints what it says; advice
+ * about hedging it reads from the ledger itself.
  *
  * Exit status: 0 done, 1 not reachable or refused (with a sentence what to do), 2 wrong usage.
  */
@@ -8,12 +9,14 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "worker/fastcgi_call.h"
+#include "worker/hedge_advice.h"
 #include "worker/options.h"
 #include "worker/version.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +29,7 @@
 #define RELOAD_TIMEOUT_NS (15 * NS_PER_S)
 #define RELOAD_LOOK_NS (100 * NS_PER_MS)
 #define URI_SIZE 200
+#define NAME_LENGTH_MAX 100U /* of an argument in a URI: there is room for more */
 
 struct control {
     const char *configuration; /* -c, NULL = not given */
@@ -38,7 +42,7 @@ struct control {
 
 struct command {
     const char *name;
-    const char *argument; /* what it needs, NULL = nothing */
+    const char *argument; /* what it takes, NULL = nothing; it can be left out when in [] */
     const char *uri;
     const char *help;
     int (*run)(struct control *control, const struct command *command);
@@ -48,6 +52,9 @@ static int run_page(struct control *control, const struct command *command);
 static int run_metrics(struct control *control, const struct command *command);
 static int run_limit(struct control *control, const struct command *command);
 static int run_reload(struct control *control, const struct command *command);
+static int run_call(struct control *control, const struct command *command);
+static int run_drain(struct control *control, const struct command *command);
+static int run_hedge_advice(struct control *control, const struct command *command);
 
 static const struct command commands[] = {
     {"status", NULL, "/penstock/status?full", "everything: slots, queue, processes, counters",
@@ -55,6 +62,15 @@ static const struct command commands[] = {
     {"queue", NULL, "/penstock/status?full&queue", "image calls that wait, in their order",
      run_page},
     {"slots", NULL, "/penstock/status?full&slots", "image calls that hold a slot", run_page},
+    {"call", "ID", "/penstock/calls/", "one call and its attempts, from the ledger", run_call},
+    {"sources", NULL, "/penstock/status?full&sources",
+     "upstream sources: state, health, exchanges in flight", run_page},
+    {"drain", "SOURCE", "/penstock/control?drain=",
+     "let no new call go to the source, until it is undrained", run_drain},
+    {"undrain", "SOURCE",
+     "/penstock/control?undrain=", "let calls go there again; also closes its breaker", run_drain},
+    {"hedge-advice", "[SCOPE]", NULL, "thresholds for hedging, by the latencies in the ledger",
+     run_hedge_advice},
     {"limit", "N", "/penstock/control?limit=",
      "let N image calls run at a time (0 = no limit) until the next reload", run_limit},
     {"reload", NULL, "/penstock/control?reload",
@@ -67,11 +83,11 @@ static int usage(FILE *out, int status)
 {
     (void)fputs("usage: penstockctl [-c FILE] [-s SOCKET] [--json] COMMAND\n", out);
     for (size_t i = 0; i < LENGTH(commands); i++)
-        (void)fprintf(out, "  %-8s%-3s %s\n", commands[i].name,
+        (void)fprintf(out, "  %s %-*s %s\n", commands[i].name, 20 - (int)strlen(commands[i].name),
                       commands[i].argument ? commands[i].argument : "", commands[i].help);
     (void)fputs("  -c FILE     configuration that names the status socket; " CONFIGURATION_PATH "\n"
                 "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
-                "  --json      status, queue and slots as JSON\n"
+                "  --json      status, queue, slots, sources, call and hedge-advice as JSON\n"
                 "  --version   print the version\n",
                 out);
     return status;
@@ -201,21 +217,110 @@ static int run_limit(struct control *control, const struct command *command)
     return print_answer(control, "POST", uri);
 }
 
-/* The number after "generation:" at a line's beginning. */
-static bool generation_in(const char *text, uint64_t *ret_generation)
+/* The argument behind the command's URI. Names of sources and ids of calls are such that they need no
+ * escapes there. False: it is neither. */
+static bool make_uri(const struct control *control, const struct command *command,
+                     char uri[URI_SIZE])
 {
-    static const char key[] = "generation:";
+    static const char letters[] =
+        "-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    size_t length = strlen(control->argument);
 
+    if (length == 0 || length > NAME_LENGTH_MAX || strspn(control->argument, letters) != length) {
+        (void)fprintf(stderr, "penstockctl: \"%s\" is no %s\n", control->argument,
+                      strcmp(command->argument, "ID") == 0 ? "id of a call" : "name of a source");
+        return false;
+    }
+    (void)snprintf(uri, URI_SIZE, "%s%s", command->uri, control->argument);
+    return true;
+}
+
+static int run_call(struct control *control, const struct command *command)
+{
+    char uri[URI_SIZE];
+
+    if (!make_uri(control, command, uri))
+        return EXIT_USAGE;
+    if (control->json)
+        (void)strcat(uri, "?json");
+    return print_answer(control, "GET", uri);
+}
+
+static int run_drain(struct control *control, const struct command *command)
+{
+    char uri[URI_SIZE];
+
+    return make_uri(control, command, uri) ? print_answer(control, "POST", uri) : EXIT_USAGE;
+}
+
+/* What stands behind key at a line's beginning, up to the line's end; NULL = nothing. */
+static const char *value_in(const char *text, const char *key, size_t *ret_length)
+{
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, key, sizeof key - 1) == 0) {
-            const char *number = line + sizeof key - 1;
-
-            number += strspn(number, " ");
-            return parse_u64_bytes(number, strspn(number, "0123456789"), ret_generation);
+        if (strncmp(line, key, strlen(key)) == 0) {
+            line += strlen(key);
+            line += strspn(line, " ");
+            *ret_length = strcspn(line, "\n");
+            return line;
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool generation_in(const char *text, uint64_t *ret_generation)
+{
+    size_t length = 0;
+    const char *number = value_in(text, "generation:", &length);
+
+    return number && parse_u64_bytes(number, length, ret_generation);
+}
+
+/* The configuration tells where the ledger is; where a socket was named instead, or the configuration
+ * may not be read, who answers there. */
+static bool find_ledger(const struct control *control, char *directory, size_t size)
+{
+    struct fastcgi_reply reply;
+    const char *value = NULL;
+    size_t length = 0;
+
+    if (control->options)
+        return text_copy(directory, size, control->options->penstock.state_directory);
+    if (ask(control, "GET", "/penstock/status?summary", false, &reply))
+        value = value_in(reply.body, "state directory:", &length);
+    if (value && length < size) {
+        memcpy(directory, value, length);
+        directory[length] = '\0';
+    }
+    fastcgi_reply_release(&reply);
+    return value && length < size;
+}
+
+static int run_hedge_advice(struct control *control, const struct command *command)
+{
+    char directory[PATH_MAX];
+    const struct hedge_advice_wish wish = {
+        .state_directory = directory,
+        .scope = control->argument,
+        .json = control->json,
+        .now_wall_ms = clock_wall_ms(),
+    };
+    struct text out;
+    struct text why;
+    bool advised;
+
+    (void)command;
+    if (!find_ledger(control, directory, sizeof directory))
+        return EXIT_FAILURE;
+    text_init(&out, ANSWER_BYTES_MAX);
+    text_init(&why, 1000);
+    advised = hedge_advice_report(&wish, &out, &why);
+    (void)fputs(text_string(&out), stdout);
+    if (!advised)
+        (void)fprintf(stderr, "penstockctl: %s\n", text_string(&why));
+    text_release(&out);
+    text_release(&why);
+    return advised ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static bool is_past(const struct control *control, uint64_t before, uint64_t *ret_generation)
@@ -292,6 +397,13 @@ static const struct command *command_named(const char *name)
     return NULL;
 }
 
+static bool takes(const struct command *command, int count)
+{
+    if (count == 0)
+        return !command->argument || command->argument[0] == '[';
+    return count == 1 && command->argument;
+}
+
 /* -1: go on; else the exit status. */
 static int take_options(struct control *control, int count, char **arguments)
 {
@@ -335,12 +447,12 @@ int main(int count, char **arguments)
     if (status >= 0)
         return status;
     command = optind < count ? command_named(arguments[optind]) : NULL;
-    if (!command || count - optind != 1 + (command->argument != NULL)) {
+    if (!command || !takes(command, count - optind - 1)) {
         if (optind < count && !command)
             (void)fprintf(stderr, "penstockctl: there is no command \"%s\"\n", arguments[optind]);
         return usage(stderr, EXIT_USAGE);
     }
-    control.argument = command->argument ? arguments[optind + 1] : NULL;
+    control.argument = optind + 1 < count ? arguments[optind + 1] : NULL;
     text_init(&control.report, 65536);
     status = find_address(&control) ? command->run(&control, command) : EXIT_FAILURE;
     options_free(control.options);

@@ -127,6 +127,8 @@ static void journal(const struct page *page)
                 view->calls_pending);
     text_printf(page->out, "penstock_journal_pending{records=\"events\"} %" PRIu64 "\n",
                 view->events_pending);
+    text_printf(page->out, "penstock_journal_pending{records=\"attempts\"} %" PRIu64 "\n",
+                view->attempts_pending);
     family(page, "journal_lost", "counter",
            "Records that found the journal full and are missing in the ledger.");
     text_printf(page->out, "penstock_journal_lost_total{records=\"waits\"} %" PRIu64 "\n",
@@ -135,6 +137,8 @@ static void journal(const struct page *page)
                 view->calls_lost);
     text_printf(page->out, "penstock_journal_lost_total{records=\"events\"} %" PRIu64 "\n",
                 view->events_lost);
+    text_printf(page->out, "penstock_journal_lost_total{records=\"attempts\"} %" PRIu64 "\n",
+                view->attempts_lost);
     counter(page, "journal_written", view->written, "Records written into the ledger.");
     counter(page, "journal_failures", view->failures, "Ledger transactions that failed.");
 }
@@ -201,6 +205,91 @@ static void queue(const struct page *page)
     gauge(page, "image_gate_on", snapshot->gate_on, "1 while this instance limits image calls.");
 }
 
+/* One number of a source. Names of sources are the configuration's, and letters, digits, - and _. */
+struct source_gauge {
+    const char *name, *help;
+    double (*value)(const struct source_view *);
+};
+
+static double breaker_of(const struct source_view *source)
+{
+    return source->breaker == BREAKER_OPEN ? 2 : source->breaker == BREAKER_HALF_OPEN ? 1 : 0;
+}
+
+static double drained_of(const struct source_view *source)
+{
+    return source->drained;
+}
+
+static double out_of(const struct source_view *source)
+{
+    return (double)source->out_for_ns / 1e9;
+}
+
+static double throttled_of(const struct source_view *source)
+{
+    return (double)source->throttled_for_ns / 1e9;
+}
+
+static double in_flight_of(const struct source_view *source)
+{
+    return source->in_flight;
+}
+
+static double health_of(const struct source_view *source)
+{
+    return source->health_permille / 1e3;
+}
+
+static double latency_of(const struct source_view *source)
+{
+    return source->latency_ms / 1e3;
+}
+
+static double window_calls_of(const struct source_view *source)
+{
+    return source->window_calls;
+}
+
+static double window_failures_of(const struct source_view *source)
+{
+    return source->window_failures;
+}
+
+_Static_assert(SOURCE_WINDOW_S == 30, "the help below says so");
+
+static const struct source_gauge source_gauges[] = {
+    {"source_breaker_state", "Breaker of a source: 0 closed, 1 half-open, 2 open.", breaker_of},
+    {"source_drained", "1 while an operator keeps new calls from the source.", drained_of},
+    {"source_out_seconds",
+     "How long the source stays out of service for want of money, of a valid key or of the day's "
+     "quota; 0 = it is in service.",
+     out_of},
+    {"source_throttled_seconds", "How long the source still asks to wait; 0 = it does not.",
+     throttled_of},
+    {"source_in_flight", "Exchanges in progress with the source.", in_flight_of},
+    {"source_health_ratio", "Moving average of the source's success, 1 = all well.", health_of},
+    {"source_latency_seconds",
+     "Moving average of how long the source's successful answers took; 0 = none yet.", latency_of},
+    {"source_window_calls", "Exchanges that the breaker's window of 30 seconds counts.",
+     window_calls_of},
+    {"source_window_failures", "Of them, those that failed.", window_failures_of},
+};
+
+static void sources(const struct page *page)
+{
+    const struct snapshot *snapshot = page->snapshot;
+
+    for (size_t i = 0; snapshot->source_count > 0 && i < LENGTH(source_gauges); i++) {
+        const struct source_gauge *row = &source_gauges[i];
+
+        family(page, row->name, "gauge", row->help);
+        for (unsigned k = 0; k < snapshot->source_count; k++)
+            text_printf(page->out, "penstock_%s{source=\"%s\"} %g\n", row->name,
+                        snapshot->sources[k].name, row->value(&snapshot->sources[k]));
+    }
+}
+
 static void processes(const struct page *page)
 {
     static const enum process_role roles[] = {PROCESS_MASTER, PROCESS_WORKER, PROCESS_MONITOR,
@@ -256,6 +345,7 @@ void metrics_text(const struct snapshot *snapshot, const struct counters_area *c
 
     slots(&page);
     queue(&page);
+    sources(&page);
     processes(&page);
     instance(&page);
     journal(&page);

@@ -53,6 +53,31 @@ int64_t status_held_ms(const struct snapshot *snapshot, const struct snapshot_pl
     return place->holds ? between_ms(place->record.granted_ns, snapshot->taken_ns) : 0;
 }
 
+/* In the order of the header's words: an operator's order before what the source did itself, and what
+ * keeps all calls away before what keeps some. */
+const char *status_source_state(const struct source_view *source, int64_t *ret_for_ms)
+{
+    const struct {
+        bool holds;
+        const char *word;
+        int64_t for_ns;
+    } states[] = {
+        {source->drained, "drained", 0},
+        {source->out_for_ns > 0, "out", source->out_for_ns},
+        {source->breaker == BREAKER_OPEN, "open", source->open_for_ns},
+        {source->breaker == BREAKER_HALF_OPEN, "half_open", 0},
+        {source->throttled_for_ns > 0, "throttled", source->throttled_for_ns},
+        {source->leaving, "leaving", 0},
+        {true, "ready", 0},
+    };
+    size_t which = 0;
+
+    while (!states[which].holds)
+        which++;
+    *ret_for_ms = (states[which].for_ns + NS_PER_MS - 1) / NS_PER_MS;
+    return states[which].word;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* What clients send is shown on terminals: nothing but printable ASCII, and no empty column. */
@@ -124,12 +149,15 @@ static void text_summary(const struct snapshot *snapshot, const struct status_vi
     text_printf(out, "mean slot hold:       %.1f s\n", (double)snapshot->mean_hold_ms / 1e3);
     text_printf(out,
                 "journal:              %" PRIu64 " waits, %" PRIu64 " calls, %" PRIu64
-                " events to be written; %" PRIu64 " written, %" PRIu64 " failed transactions\n",
-                journal->waits_pending, journal->calls_pending, journal->events_pending,
-                journal->written, journal->failures);
+                " attempts, %" PRIu64 " events to be written; %" PRIu64 " written, %" PRIu64
+                " failed transactions\n",
+                journal->waits_pending, journal->calls_pending, journal->attempts_pending,
+                journal->events_pending, journal->written, journal->failures);
     text_printf(out,
-                "journal lost:         %" PRIu64 " waits, %" PRIu64 " calls, %" PRIu64 " events\n",
-                journal->waits_lost, journal->calls_lost, journal->events_lost);
+                "journal lost:         %" PRIu64 " waits, %" PRIu64 " calls, %" PRIu64
+                " attempts, %" PRIu64 " events\n",
+                journal->waits_lost, journal->calls_lost, journal->attempts_lost,
+                journal->events_lost);
     if (!snapshot->linked)
         text_append_string(
             out, "segment:              its name was removed; the running processes go on "
@@ -194,6 +222,41 @@ static void text_queue(const struct snapshot *snapshot, const struct status_view
     text_more(count, view, out);
 }
 
+static void text_source(const struct source_view *source, struct text *out)
+{
+    int64_t for_ms;
+    const char *state = status_source_state(source, &for_ms);
+    char reason[NAME_SIZE];
+
+    text_name(out, 20, source->name);
+    text_name(out, 16, source->quota_group);
+    text_printf(out, "  %-9s", state);
+    if (for_ms > 0)
+        text_seconds(out, for_ms);
+    else
+        text_printf(out, " %8s", "-");
+    text_printf(out, " %9" PRIu32 "  %6.1f", source->in_flight, source->health_permille / 10.0);
+    if (source->latency_ms > 0)
+        text_seconds(out, source->latency_ms);
+    else
+        text_printf(out, " %8s", "-");
+    text_printf(out, "  %9" PRIu32 " %9" PRIu32 "  %s\n", source->window_calls,
+                source->window_failures, plain(reason, source->out_reason));
+}
+
+static void text_sources(const struct snapshot *snapshot, struct text *out)
+{
+    text_printf(out, "\nsources: %u\n", snapshot->source_count);
+    if (snapshot->source_count > 0)
+        text_printf(
+            out,
+            "  %-20s  %-16s  %-9s    for_s in_flight  health latency_s %us_calls %us_fails  "
+            "reason\n",
+            "name", "quota_group", "state", SOURCE_WINDOW_S, SOURCE_WINDOW_S);
+    for (unsigned i = 0; i < snapshot->source_count; i++)
+        text_source(&snapshot->sources[i], out);
+}
+
 static void text_processes(const struct snapshot *snapshot, struct text *out)
 {
     text_append_string(
@@ -226,6 +289,8 @@ void status_text(const struct snapshot *snapshot, const struct status_view *view
         text_slots(snapshot, view, out);
     if (view->parts & STATUS_QUEUE)
         text_queue(snapshot, view, out);
+    if (view->parts & STATUS_SOURCES)
+        text_sources(snapshot, out);
     if (view->parts & STATUS_PROCESSES)
         text_processes(snapshot, out);
     if (view->parts & STATUS_COUNTERS)
@@ -339,9 +404,11 @@ static void json_summary(const struct snapshot *snapshot, struct text *out)
     text_append_char(out, '{');
     json_count(out, "waits_pending", journal->waits_pending);
     json_count(out, "calls_pending", journal->calls_pending);
+    json_count(out, "attempts_pending", journal->attempts_pending);
     json_count(out, "events_pending", journal->events_pending);
     json_count(out, "waits_lost", journal->waits_lost);
     json_count(out, "calls_lost", journal->calls_lost);
+    json_count(out, "attempts_lost", journal->attempts_lost);
     json_count(out, "events_lost", journal->events_lost);
     json_count(out, "written", journal->written);
     json_count(out, "failures", journal->failures);
@@ -373,6 +440,55 @@ static void json_queue(const struct snapshot *snapshot, struct text *out)
     json_count(out, "length", snapshot->waiting);
     json_count(out, "limit", snapshot->max_waiting);
     json_calls(snapshot, status_holders(snapshot), snapshot->place_count, out);
+}
+
+static const char *breaker_word(enum breaker_state breaker)
+{
+    switch (breaker) {
+    case BREAKER_CLOSED:
+        return "closed";
+    case BREAKER_OPEN:
+        return "open";
+    case BREAKER_HALF_OPEN:
+        return "half_open";
+    }
+    return "unknown";
+}
+
+static void json_source(const struct source_view *source, struct text *out)
+{
+    int64_t for_ms;
+
+    json_open(out);
+    json_string(out, "name", source->name);
+    json_string(out, "quota_group", source->quota_group);
+    json_string(out, "state", status_source_state(source, &for_ms));
+    json_number(out, "state_for_ms", for_ms);
+    json_string(out, "breaker", breaker_word(source->breaker));
+    json_bool(out, "probing", source->probing);
+    json_bool(out, "drained", source->drained);
+    json_bool(out, "leaving", source->leaving);
+    json_string(out, "reason", source->out_reason);
+    json_number(out, "open_for_ms", source->open_for_ns / NS_PER_MS);
+    json_number(out, "out_for_ms", source->out_for_ns / NS_PER_MS);
+    json_number(out, "throttled_for_ms", source->throttled_for_ns / NS_PER_MS);
+    json_count(out, "in_flight", source->in_flight);
+    json_count(out, "failures_in_a_row", source->failures_in_a_row);
+    json_count(out, "health_permille", source->health_permille);
+    json_count(out, "latency_ms", source->latency_ms);
+    json_count(out, "window_s", SOURCE_WINDOW_S);
+    json_count(out, "window_calls", source->window_calls);
+    json_count(out, "window_failures", source->window_failures);
+    text_append_char(out, '}');
+}
+
+static void json_sources(const struct snapshot *snapshot, struct text *out)
+{
+    json_key(out, "sources");
+    text_append_char(out, '[');
+    for (unsigned i = 0; i < snapshot->source_count; i++)
+        json_source(&snapshot->sources[i], out);
+    text_append_char(out, ']');
 }
 
 static void json_processes(const struct snapshot *snapshot, struct text *out)
@@ -407,6 +523,8 @@ void status_json(const struct snapshot *snapshot, const struct status_view *view
         json_slots(snapshot, out);
     if (view->parts & STATUS_QUEUE)
         json_queue(snapshot, out);
+    if (view->parts & STATUS_SOURCES)
+        json_sources(snapshot, out);
     if (view->parts & STATUS_PROCESSES)
         json_processes(snapshot, out);
     if (view->parts & STATUS_COUNTERS) {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "shared/snapshot.h"
+#include "shared/sources.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@ enum status_part {
     STATUS_QUEUE = 4, /* who waits */
     STATUS_PROCESSES = 8,
     STATUS_COUNTERS = 16,
-    STATUS_ALL = 31,
+    STATUS_SOURCES = 32,
+    STATUS_ALL = 63,
 };
 
 struct status_view {
@@ -35,6 +37,10 @@ void status_json(const struct snapshot *snapshot, const struct status_view *view
 /* "worker"; also the metrics' label. */
 const char *status_role_name(enum process_role role);
 unsigned status_holders(const struct snapshot *snapshot);
+
+/* What matters most about a source now, in one word: drained, out, open, half_open, throttled, leaving
+ * or ready; *ret_for_ms: for how long from now on, 0 = that is not known beforehand. */
+const char *status_source_state(const struct source_view *source, int64_t *ret_for_ms);
 
 /* Milliseconds, never negative, that the call has waited (until now, or until its slot) and held.
  */

@@ -4,13 +4,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "shared/sources.h"
 #include "worker/metrics.h"
 #include "worker/status.h"
+#include "worker/status_call.h"
 #include "worker/status_html.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/pidfd.h>
@@ -25,6 +28,8 @@ struct visit {
     const struct status_house *house;
     struct status_answer *answer;
     const char *query; /* "" = none */
+    const char *name;  /* what stands behind the page's path, where it wants something; not ended */
+    size_t name_length;
 };
 
 void status_answer_init(struct status_answer *answer)
@@ -63,18 +68,22 @@ static const struct status_word *word_of(int status)
 }
 
 /* The error object that clients of the API know. */
-static void refuse(const struct visit *visit, int status, const char *message)
+static void refuse_as(const struct visit *visit, int status, const char *code, const char *message)
 {
     struct status_answer *answer = visit->answer;
-    const struct status_word *word = word_of(status);
 
     answer->status = status;
     answer->content_type = JSON_TYPE;
     text_clear(&answer->body);
     text_append_string(&answer->body, "{\"error\":{\"message\":");
     text_append_json(&answer->body, message, strlen(message));
-    text_printf(&answer->body, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}\n", word->type,
-                word->code);
+    text_printf(&answer->body, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}\n",
+                word_of(status)->type, code);
+}
+
+static void refuse(const struct visit *visit, int status, const char *message)
+{
+    refuse_as(visit, status, word_of(status)->code, message);
 }
 
 /* ---- the query ------------------------------------------------------------------------------- */
@@ -114,7 +123,7 @@ static unsigned parts_asked_for(const struct visit *visit)
         unsigned part;
     } names[] = {
         {"summary", STATUS_SUMMARY},     {"slots", STATUS_SLOTS},       {"queue", STATUS_QUEUE},
-        {"processes", STATUS_PROCESSES}, {"counters", STATUS_COUNTERS},
+        {"processes", STATUS_PROCESSES}, {"counters", STATUS_COUNTERS}, {"sources", STATUS_SOURCES},
     };
     unsigned parts = 0;
 
@@ -187,6 +196,44 @@ static void answer_metrics(const struct visit *visit)
     answer_from_snapshot(visit, write_metrics);
 }
 
+/* One call (H17). The ledger is read beside its writer; what cannot be read is told, not waited for. */
+static void answer_call(const struct visit *visit)
+{
+    const struct options *options = visit->house->options;
+    bool json = asks_for(visit, "json");
+    char id[CALL_ID_SIZE];
+    struct text why;
+
+    if (!status_call_is_id(visit->name, visit->name_length)) {
+        refuse(visit, 400, "This is no id of a call: it is what x-request-id says, pst_...");
+        return;
+    }
+    if (!options->penstock.ledger) {
+        refuse_as(visit, 404, "penstock_no_call",
+                  "The ledger is off (option ledger), so nothing is known of single calls.");
+        return;
+    }
+    (void)snprintf(id, sizeof id, "%.*s", (int)visit->name_length, visit->name);
+    text_init(&why, 1000);
+    switch (status_call_write(options->penstock.state_directory, id, json, &visit->answer->body,
+                              &why)) {
+    case STATUS_CALL_FOUND:
+        visit->answer->content_type = json ? JSON_TYPE : TEXT_TYPE;
+        break;
+    case STATUS_CALL_UNKNOWN:
+        refuse_as(visit, 404, "penstock_no_call",
+                  "The ledger has no such call. A call is there within a second after its end, and "
+                  "until ledger_keep_s or ledger_max takes it away.");
+        break;
+    case STATUS_CALL_UNREADABLE:
+        refuse(visit, 503, text_string(&why));
+        break;
+    }
+    text_release(&why);
+    if (visit->answer->body.overflowed)
+        refuse(visit, 503, "The monitor is out of memory.");
+}
+
 static void answer_ping(const struct visit *visit)
 {
     text_append_string(&visit->answer->body, "pong\n");
@@ -247,6 +294,34 @@ static void control_limit(const struct visit *visit)
         warn_of_threads(visit, limit, limits.max_waiting);
 }
 
+/* Keep new calls from a source, or let them go there again. */
+static void control_drain(const struct visit *visit, const char *order, bool drained)
+{
+    char name[NAME_SIZE];
+    char message[NAME_SIZE + 80];
+    size_t length = 0;
+    const char *value = query_value(visit->query, order, &length);
+
+    if (!value || length == 0 || length >= sizeof name) {
+        refuse(visit, 400, "Which source? Its name is that of its section in the configuration.");
+        return;
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, value);
+    if (!source_drain(visit->house->gate, name, drained, clock_wall_ms())) {
+        (void)snprintf(message, sizeof message,
+                       "There is no source \"%s\"; penstockctl sources lists them.", name);
+        refuse_as(visit, 404, "penstock_no_source", message);
+        return;
+    }
+    log_event(LOG_LEVEL_NOTICE, drained ? "source_drained" : "source_undrained",
+              "by penstockctl: source=%s", name);
+    text_printf(&visit->answer->body,
+                drained ? "drained: %s gets no new calls until it is undrained; those in flight go "
+                          "on\n"
+                        : "undrained: %s gets calls again\n",
+                name);
+}
+
 static void control_reload(const struct visit *visit)
 {
     struct gate *gate = visit->house->gate;
@@ -276,6 +351,10 @@ static void answer_control(const struct visit *visit)
         control_limit(visit);
     else if (asks_for(visit, "reload"))
         control_reload(visit);
+    else if (asks_for(visit, "drain"))
+        control_drain(visit, "drain", true);
+    else if (asks_for(visit, "undrain"))
+        control_drain(visit, "undrain", false);
     else
         refuse(visit, 400, "There is no such control request.");
 }
@@ -319,6 +398,7 @@ static bool is_local(const struct status_question *question)
     return true;
 }
 
+/* One whose path ends in / wants the name of something behind it. */
 static const struct page {
     const char *path;
     const char *method;
@@ -326,20 +406,26 @@ static const struct page {
     void (*answer)(const struct visit *);
 } pages[] = {
     {"/penstock/status", "GET", false, answer_status},
+    {"/penstock/calls/", "GET", false, answer_call},
     {"/penstock/metrics", "GET", false, answer_metrics},
     {"/penstock/ping", "GET", true, answer_ping},
     {"/penstock/control", "POST", false, answer_control},
 };
 
 /* By the end of the path: the web server may mount us below a prefix. */
-static const struct page *page_of(const char *uri)
+static const struct page *page_of(const char *uri, struct visit *visit)
 {
     size_t length = strcspn(uri, "?#");
+    const char *slash = memrchr(uri, '/', length);
+    size_t parent = slash ? (size_t)(slash - uri) + 1 : 0;
 
+    visit->name = uri + parent;
+    visit->name_length = length - parent;
     for (size_t i = 0; i < LENGTH(pages); i++) {
         size_t path = strlen(pages[i].path);
+        size_t end = pages[i].path[path - 1] == '/' ? parent : length;
 
-        if (length >= path && strncmp(uri + length - path, pages[i].path, path) == 0)
+        if (end >= path && strncmp(uri + end - path, pages[i].path, path) == 0)
             return &pages[i];
     }
     return NULL;
@@ -349,14 +435,14 @@ void status_answer_make(const struct status_question *question, const struct sta
                         struct status_answer *answer)
 {
     const char *mark = strchr(question->uri, '?');
-    const struct visit visit = {
+    struct visit visit = {
         .question = question, .house = house, .answer = answer, .query = mark ? mark + 1 : ""};
-    const struct page *page = page_of(question->uri);
+    const struct page *page = page_of(question->uri, &visit);
 
     if (!page)
         refuse(&visit, 404,
                "There is no such page. There are /penstock/status (?json, ?html, ?full), "
-               "/penstock/metrics and /penstock/ping.");
+               "/penstock/calls/ID (?json), /penstock/metrics and /penstock/ping.");
     else if (!page->open && !question->vouched && !is_local(question))
         refuse(
             &visit, 403,

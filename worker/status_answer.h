@@ -1,6 +1,7 @@
 /*
- * status_answer.h - what the status socket answers to whom: /penstock/status, /penstock/metrics,
- * /penstock/ping, and penstockctl's requests to /penstock/control. Knows nothing of FastCGI.
+ * status_answer.h - what the status socket answers to whom: /penstock/status, /penstock/calls/ID,
+ * /penstock/metrics, /penstock/ping, and penstockctl's requests to /penstock/control. Knows nothing
+ * of FastCGI.
  *
  * Who is answered: a web server that has this socket makes it readable by its clients. So requests
  * that came through one from another host are refused, unless the web server was told to vouch for

@@ -6,6 +6,7 @@
 #include "worker/version.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char page_head[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -146,8 +147,10 @@ static uint64_t refusals(const struct snapshot *snapshot)
 static void html_tiles(const struct snapshot *snapshot, struct text *out)
 {
     const struct journal_count_view *journal = &snapshot->journal;
-    uint64_t pending = journal->waits_pending + journal->calls_pending + journal->events_pending;
-    uint64_t lost = journal->waits_lost + journal->calls_lost + journal->events_lost;
+    uint64_t pending = journal->waits_pending + journal->calls_pending + journal->attempts_pending +
+                       journal->events_pending;
+    uint64_t lost =
+        journal->waits_lost + journal->calls_lost + journal->attempts_lost + journal->events_lost;
     unsigned first = status_holders(snapshot);
     int64_t oldest_ms =
         first < snapshot->place_count ? status_waited_ms(snapshot, &snapshot->places[first]) : 0;
@@ -244,6 +247,48 @@ static void html_queue(const struct snapshot *snapshot, const struct status_view
     html_list_end(count, view, out);
 }
 
+/* The state with its time and reason, when it is one that keeps calls away. */
+static void html_source_state(const struct source_view *source, struct text *out)
+{
+    int64_t for_ms;
+    const char *state = status_source_state(source, &for_ms);
+    bool serves = strcmp(state, "ready") == 0 || strcmp(state, "leaving") == 0;
+
+    text_printf(out, "<td class=\"%s\">%s", serves ? "good" : "bad", state);
+    if (for_ms > 0)
+        text_printf(out, ", %.0f&nbsp;s", (double)for_ms / 1e3);
+    text_append_string(out, "</td>");
+}
+
+static void html_source(const struct source_view *source, struct text *out)
+{
+    text_append_string(out, "<tr>");
+    html_cell(out, source->name);
+    html_cell(out, source->quota_group);
+    html_source_state(source, out);
+    html_cell(out, source->out_reason);
+    html_count_cell(out, source->in_flight);
+    text_printf(out, "<td class=\"n\">%.1f&nbsp;%%</td>", source->health_permille / 10.0);
+    html_seconds_cell(out, source->latency_ms);
+    text_printf(out, "<td class=\"n\">%" PRIu32 " of %" PRIu32 "</td></tr>\n",
+                source->window_failures, source->window_calls);
+}
+
+static void html_sources(const struct snapshot *snapshot, struct text *out)
+{
+    if (snapshot->source_count == 0)
+        return;
+    text_printf(out,
+                "<section><h2>Sources</h2><div class=\"wide\"><table><tr><th>name</th><th>quota "
+                "group</th><th>state</th><th>reason</th><th class=\"n\">in flight</th><th "
+                "class=\"n\">health</th><th class=\"n\">latency</th><th class=\"n\">failed in "
+                "%u&nbsp;s</th></tr>\n",
+                SOURCE_WINDOW_S);
+    for (unsigned i = 0; i < snapshot->source_count; i++)
+        html_source(&snapshot->sources[i], out);
+    text_append_string(out, "</table></div></section>\n");
+}
+
 static void html_processes(const struct snapshot *snapshot, struct text *out)
 {
     text_append_string(out, "<section><h2>Processes</h2><div class=\"wide\"><table><tr><th "
@@ -286,6 +331,7 @@ void status_html(const struct snapshot *snapshot, const struct status_view *view
     html_tiles(snapshot, out);
     html_slots(snapshot, view, out);
     html_queue(snapshot, view, out);
+    html_sources(snapshot, out);
     html_processes(snapshot, out);
     html_counters(snapshot, out);
 }

@@ -33,7 +33,12 @@ static inline void snapshot_fill(struct snapshot *snapshot, struct snapshot_plac
         .mean_hold_ms = 12345,
         .master_pid = 100,
         .generation = 3,
-        .journal = {.waits_pending = 1, .calls_pending = 2, .waits_lost = 4, .written = 50},
+        .journal = {.waits_pending = 1,
+                    .calls_pending = 2,
+                    .attempts_pending = 3,
+                    .waits_lost = 4,
+                    .attempts_lost = 6,
+                    .written = 50},
         .process_count = 2,
         .place_count = 3,
         .places = places,
@@ -66,6 +71,28 @@ static inline void snapshot_fill(struct snapshot *snapshot, struct snapshot_plac
     places[0].record.granted_ns = SNAPSHOT_NOW_NS - 5 * NS_PER_S;
     places[1].record.arrived_ns = SNAPSHOT_NOW_NS - 4 * NS_PER_S;
     places[2].record.arrived_ns = SNAPSHOT_NOW_NS - 1500 * NS_PER_MS;
+}
+
+/* Two sources: the first serves and has had two failures, the breaker of the second is open. */
+static inline void snapshot_add_sources(struct snapshot *snapshot)
+{
+    snapshot->source_count = 2;
+    snapshot->sources[0] = (struct source_view){.name = "openai",
+                                                .quota_group = "acme",
+                                                .in_flight = 7,
+                                                .failures_in_a_row = 1,
+                                                .health_permille = 963,
+                                                .latency_ms = 2512,
+                                                .window_calls = 40,
+                                                .window_failures = 2};
+    snapshot->sources[1] = (struct source_view){.name = "azure-we",
+                                                .quota_group = "azure-we",
+                                                .out_reason = "transient",
+                                                .breaker = BREAKER_OPEN,
+                                                .health_permille = 210,
+                                                .window_calls = 20,
+                                                .window_failures = 20,
+                                                .open_for_ns = 4200 * NS_PER_MS};
 }
 
 /* What a client could send as its model. */

@@ -128,7 +128,7 @@ static void assert_labels(const char *labels)
         at += strspn(labels + at, "abcdefghijklmnopqrstuvwxyz_");
         assert_int_equal(strncmp(labels + at, "=\"", 2), 0);
         at += 2;
-        at += strspn(labels + at, "abcdefghijklmnopqrstuvwxyz_0123456789.+Inf");
+        at += strspn(labels + at, "abcdefghijklmnopqrstuvwxyz_-0123456789.+Inf");
         assert_int_equal(labels[at++], '"');
         if (labels[at] != ',')
             break;
@@ -263,8 +263,38 @@ static void o4_slots_queue_and_processes_are_told(void **state)
     assert_value(scrape, "penstock_request_threads", "{state=\"busy\"}", 5);
     assert_value(scrape, "penstock_request_threads", "{state=\"idle\"}", 59);
     assert_value(scrape, "penstock_journal_pending", "{records=\"calls\"}", 2);
+    assert_value(scrape, "penstock_journal_pending", "{records=\"attempts\"}", 3);
     assert_value(scrape, "penstock_journal_lost_total", "{records=\"waits\"}", 4);
+    assert_value(scrape, "penstock_journal_lost_total", "{records=\"attempts\"}", 6);
     assert_int_equal(strncmp(scrape->samples[0].name, "penstock_", 9), 0);
+}
+
+static void o4_sources_are_told_by_name_alone_H7(void **state)
+{
+    const struct scrape *scrape;
+    size_t without = scrape_page(METRICS_PROMETHEUS)->sample_count;
+    size_t with_two;
+
+    (void)state;
+    snapshot_add_sources(&snapshot);
+    snapshot.sources[1].drained = true;
+    snapshot.sources[1].out_for_ns = 90 * NS_PER_S;
+    scrape = scrape_page(METRICS_OPENMETRICS);
+    with_two = scrape->sample_count;
+    assert_value(scrape, "penstock_source_breaker_state", "{source=\"openai\"}", 0);
+    assert_value(scrape, "penstock_source_breaker_state", "{source=\"azure-we\"}", 2);
+    assert_value(scrape, "penstock_source_drained", "{source=\"openai\"}", 0);
+    assert_value(scrape, "penstock_source_drained", "{source=\"azure-we\"}", 1);
+    assert_value(scrape, "penstock_source_out_seconds", "{source=\"azure-we\"}", 90);
+    assert_value(scrape, "penstock_source_throttled_seconds", "{source=\"openai\"}", 0);
+    assert_value(scrape, "penstock_source_in_flight", "{source=\"openai\"}", 7);
+    assert_value(scrape, "penstock_source_health_ratio", "{source=\"openai\"}", 0.963);
+    assert_value(scrape, "penstock_source_latency_seconds", "{source=\"openai\"}", 2.512);
+    assert_value(scrape, "penstock_source_window_calls", "{source=\"openai\"}", 40);
+    assert_value(scrape, "penstock_source_window_failures", "{source=\"openai\"}", 2);
+    snapshot.source_count = 1; /* as many series as there are sources, and not one more */
+    assert_int_equal((scrape_page(METRICS_PROMETHEUS)->sample_count - without) * 2,
+                     with_two - without);
 }
 
 static void o4_every_counter_is_on_the_page_once(void **state)
@@ -343,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(o4_both_formats_are_valid_and_alike, set_up, tear_down),
         cmocka_unit_test_setup_teardown(o4_slots_queue_and_processes_are_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(o4_sources_are_told_by_name_alone_H7, set_up, tear_down),
         cmocka_unit_test_setup_teardown(o4_every_counter_is_on_the_page_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(o4_histograms_are_cumulative_and_end_in_inf, set_up,
                                         tear_down),

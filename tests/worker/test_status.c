@@ -97,7 +97,7 @@ static void o3_text_tells_slots_queue_processes_counters(void **state)
     assert_has(text, "2 of 8 in use, 6 free, 1 of them leased to background work\n");
     assert_has(text, "2 waiting, at most 100\n");
     assert_has(text, "mean slot hold:       12.3 s\n");
-    assert_has(text, "1 waits, 2 calls, 0 events to be written; 50 written");
+    assert_has(text, "1 waits, 2 calls, 3 attempts, 0 events to be written; 50 written");
     assert_has(text, "      5.0      2.0      101  -                 gpt-image-2");
     assert_has(text, "        1      4.0      101  -                 gpt-image-2");
     assert_has(text, "        2      1.5      101  -                 gpt-image-2");
@@ -105,6 +105,68 @@ static void o3_text_tells_slots_queue_processes_counters(void **state)
     assert_has(text, "draining (of another instance)\n");
     for (unsigned i = 0; i < COUNTERS; i++)
         assert_has(text, counter_name((enum counter)i));
+}
+
+static void sources_are_told_with_what_keeps_calls_away_H7(void **state)
+{
+    struct status_view view = {.parts = STATUS_SOURCES, .now_wall_ms = SNAPSHOT_WALL_MS};
+    struct json_object *json;
+
+    (void)state;
+    assert_string_equal(as_text(&view), "\nsources: 0\n");
+    snapshot_add_sources(&snapshot);
+    assert_string_equal(
+        as_text(&view),
+        "\nsources: 2\n"
+        "  name                  quota_group       state        for_s in_flight  health latency_s "
+        "30s_calls 30s_fails  reason\n"
+        "  openai                acme              ready            -         7    96.3      2.5  "
+        "       40         2  -\n"
+        "  azure-we              azure-we          open           4.2         0    21.0        -  "
+        "       20        20  transient\n");
+    json = as_json(&view);
+    assert_string_equal(string(json, "sources.0.name"), "openai");
+    assert_string_equal(string(json, "sources.0.quota_group"), "acme");
+    assert_string_equal(string(json, "sources.0.state"), "ready");
+    assert_string_equal(string(json, "sources.0.breaker"), "closed");
+    assert_int_equal(number(json, "sources.0.in_flight"), 7);
+    assert_int_equal(number(json, "sources.0.health_permille"), 963);
+    assert_int_equal(number(json, "sources.0.latency_ms"), 2512);
+    assert_int_equal(number(json, "sources.0.window_calls"), 40);
+    assert_int_equal(number(json, "sources.0.window_failures"), 2);
+    assert_string_equal(string(json, "sources.1.breaker"), "open");
+    assert_string_equal(string(json, "sources.1.reason"), "transient");
+    assert_int_equal(number(json, "sources.1.state_for_ms"), 4200);
+    assert_int_equal(number(json, "sources.1.open_for_ms"), 4200);
+    assert_null(member(json, "queue"));
+    (void)json_object_put(json);
+}
+
+static void one_word_says_what_a_source_does_now_H7(void **state)
+{
+    struct source_view source = {.leaving = true};
+    int64_t for_ms;
+
+    (void)state;
+    assert_string_equal(status_source_state(&source, &for_ms), "leaving");
+    source.throttled_for_ns = 1; /* what is left is never told as nothing */
+    assert_string_equal(status_source_state(&source, &for_ms), "throttled");
+    assert_int_equal(for_ms, 1);
+    source.breaker = BREAKER_HALF_OPEN;
+    assert_string_equal(status_source_state(&source, &for_ms), "half_open");
+    assert_int_equal(for_ms, 0);
+    source.breaker = BREAKER_OPEN;
+    source.open_for_ns = 3 * NS_PER_S;
+    assert_string_equal(status_source_state(&source, &for_ms), "open");
+    assert_int_equal(for_ms, 3000);
+    source.out_for_ns = 3600 * NS_PER_S;
+    assert_string_equal(status_source_state(&source, &for_ms), "out");
+    assert_int_equal(for_ms, 3600000);
+    source.drained = true;
+    assert_string_equal(status_source_state(&source, &for_ms), "drained");
+    assert_int_equal(for_ms, 0);
+    source = (struct source_view){.health_permille = 1000};
+    assert_string_equal(status_source_state(&source, &for_ms), "ready");
 }
 
 static void parts_can_be_asked_for_alone(void **state)
@@ -240,6 +302,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(o3_text_tells_slots_queue_processes_counters, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(sources_are_told_with_what_keeps_calls_away_H7, set_up,
+                                        tear_down),
+        cmocka_unit_test(one_word_says_what_a_source_does_now_H7),
         cmocka_unit_test_setup_teardown(parts_can_be_asked_for_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_lists_are_cut_unless_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(states_that_need_a_hand_are_told, set_up, tear_down),

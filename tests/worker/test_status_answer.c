@@ -1,6 +1,7 @@
 /* test_status_answer.c - who is answered what on the status socket (O1, O3, O4, M11). */
 #include "tests/shared/gate_fixture.h"
 
+#include "shared/sources.h"
 #include "worker/status_answer.h"
 
 #include <signal.h>
@@ -215,6 +216,64 @@ static void a_gate_that_is_off_has_no_limit_to_change(void **state)
     assert_int_equal(segment_core(&segment)->limit, 2);
 }
 
+/* The ledger is where the defaults say, and not there. */
+static void a_call_that_cannot_be_looked_up_is_told_why_H17(void **state)
+{
+    static const char *const none[] = {"/penstock/calls/", "/penstock/calls/?json",
+                                       "/penstock/calls/a%20b", "/penstock/calls/a'b",
+                                       "/penstock/calls/0123456789012345678901234567890123456789"};
+    static const char *const elsewhere[] = {"/penstock/calls", "/penstock/calls/a/b",
+                                            "/calls/pst_1", "/penstock/callsx/pst_1"};
+    struct status_question asked = question("GET", "/penstock/calls/pst_1");
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(none); i++)
+        assert_int_equal(get(none[i]), 400);
+    for (size_t i = 0; i < LENGTH(elsewhere); i++)
+        assert_int_equal(get(elsewhere[i]), 404);
+    options->penstock.state_directory = "/nonexistent";
+    assert_int_equal(get("/ai/penstock/calls/pst_1?json"), 503);
+    assert_non_null(strstr(body(), "/nonexistent/ledger.db cannot be opened"));
+    assert_non_null(strstr(body(), "\"code\":\"penstock_unavailable\""));
+    options->penstock.ledger = false;
+    assert_int_equal(get("/penstock/calls/pst_1"), 404);
+    assert_non_null(strstr(body(), "\"code\":\"penstock_no_call\""));
+    asked.remote_address = "192.0.2.7"; /* whose call it is is nobody's business outside */
+    assert_int_equal(ask(&asked), 403);
+    asked.remote_address = "";
+    asked.method = "POST";
+    assert_int_equal(ask(&asked), 405);
+}
+
+static void sources_are_drained_and_undrained_by_name_H7(void **state)
+{
+    static const struct source_name names[] = {{"openai", ""}, {"azure-we", ""}};
+    uint32_t rows[LENGTH(names)];
+    struct status_question asked = question("POST", "/penstock/control?drain=openai");
+
+    (void)state;
+    assert_true(sources_register(&gate, names, LENGTH(names), rows));
+    assert_int_equal(ask(&asked), 403);
+    assert_int_equal(control("/penstock/control?drain=openai"), 200);
+    assert_int_equal(strncmp(body(), "drained: openai gets no new calls", 33), 0);
+    assert_int_equal(get("/penstock/status?sources"), 200);
+    assert_non_null(strstr(body(), "openai                openai            drained"));
+    assert_non_null(strstr(body(), "azure-we              azure-we          ready"));
+    assert_int_equal(control("/penstock/control?undrain=openai"), 200);
+    assert_int_equal(strncmp(body(), "undrained: openai gets calls again\n", 35), 0);
+    assert_int_equal(get("/penstock/status?sources"), 200);
+    assert_null(strstr(body(), "drained"));
+
+    assert_int_equal(control("/penstock/control?drain=nobody"), 404);
+    assert_non_null(strstr(body(), "There is no source \\\"nobody\\\""));
+    assert_non_null(strstr(body(), "\"code\":\"penstock_no_source\""));
+    assert_int_equal(control("/penstock/control?drain"), 400);
+    assert_int_equal(control("/penstock/control?undrain="), 400);
+    assert_int_equal(control("/penstock/control?drain=0123456789012345678901234567890123456789"
+                             "012345678901234567890123456789"),
+                     400);
+}
+
 static void reload_signals_the_master(void **state)
 {
     sigset_t hangup;
@@ -263,6 +322,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(m11_limit_lasts_until_told_otherwise, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits_that_are_none_change_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_gate_that_is_off_has_no_limit_to_change, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_call_that_cannot_be_looked_up_is_told_why_H17, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(sources_are_drained_and_undrained_by_name_H7, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(reload_signals_the_master, set_up, tear_down),
         cmocka_unit_test_setup_teardown(

@@ -82,7 +82,25 @@ static void o3_page_shows_slots_queue_processes_and_refusals(void **state)
     assert_non_null(strstr(html, "5 of 64"));
     assert_non_null(strstr(html, "draining, of another instance"));
     assert_non_null(strstr(html, "gate default <b class=\"good\">on</b>"));
-    assert_non_null(strstr(html, "<p class=\"bad\">to be written; 4 lost"));
+    assert_non_null(strstr(html, "<p class=\"bad\">to be written; 10 lost"));
+}
+
+static void sources_are_shown_with_what_keeps_calls_away_H7(void **state)
+{
+    const char *html = page(false);
+
+    (void)state;
+    assert_null(strstr(html, "<h2>Sources</h2>"));
+    snapshot_add_sources(&snapshot);
+    (void)text_copy(snapshot.sources[1].out_reason, sizeof snapshot.sources[1].out_reason, "<b>&x");
+    html = page(false);
+    assert_well_formed(html);
+    assert_non_null(strstr(html, "<td>openai</td><td>acme</td><td class=\"good\">ready</td>"
+                                 "<td>–</td><td class=\"n\">7</td>"
+                                 "<td class=\"n\">96.3&nbsp;%</td>"
+                                 "<td class=\"n\">2.5&nbsp;s</td>"
+                                 "<td class=\"n\">2 of 40</td></tr>"));
+    assert_non_null(strstr(html, "<td class=\"bad\">open, 4&nbsp;s</td><td>&lt;b&gt;&amp;x</td>"));
 }
 
 static void o3_page_needs_nothing_from_elsewhere_and_no_script(void **state)
@@ -138,6 +156,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(o3_page_shows_slots_queue_processes_and_refusals, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(sources_are_shown_with_what_keeps_calls_away_H7, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(o3_page_needs_nothing_from_elsewhere_and_no_script, set_up,
                                         tear_down),
