@@ -473,7 +473,7 @@ void attempt_book(struct attempt *attempt, enum source_end end, const char *erro
         .now_wall_ms = now_wall_ms,
     };
 
-    if (attempt->booked || attempt->started_ns == 0)
+    if (attempt->booked)
         return;
     attempt->booked = true;
     source_release(&request->worker->gate, &attempt->permit, &outcome);

@@ -211,11 +211,10 @@ enum step_result attempts_step(struct request *request)
             break;
         case PLAN_FALLBACK:
             end_plan(request);
-            if (!fall_back(request)) {
-                step.what = PLAN_ANSWER;
-                return choose(request, &step);
-            }
-            begin_plan(request);
+            if (fall_back(request))
+                begin_plan(request);
+            else
+                (void)plan_without_fallback(&request->plan, clock_monotonic_ns());
             break;
         case PLAN_COMMIT:
         case PLAN_ANSWER:

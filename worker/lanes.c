@@ -25,10 +25,11 @@ static void journal(struct request *request, struct attempt *attempt)
 static void close_row(struct request *request, struct attempt *attempt, enum source_end end,
                       const char *error)
 {
-    if (attempt->booked || attempt->started_ns == 0)
+    if (attempt->booked)
         return;
     attempt_book(attempt, end, error);
-    journal(request, attempt);
+    if (attempt->started_ns != 0)
+        journal(request, attempt);
 }
 
 enum source_end lanes_source_end(const struct request *request, const struct attempt *attempt)
@@ -113,6 +114,19 @@ static void admit(struct request *request, const struct plan_step *step, struct 
     source_admit(&request->worker->gate, &wish, ret);
 }
 
+/* It could not begin. Without a hedge the call goes on as if none had been wanted; true then. */
+static bool drop_hedge(struct request *request, struct attempt *attempt)
+{
+    attempt_book(attempt, SOURCE_END_UNJUDGED, "");
+    attempt_end(attempt);
+    if (!attempt->hedge)
+        return false;
+    request->fault = (struct fault){.code = FAULT_NONE, .retry_after_ms = -1};
+    plan_not_admitted(&request->plan, attempt->lane, PLAN_REFUSED_BUSY, CLOCK_NEVER,
+                      clock_monotonic_ns());
+    return true;
+}
+
 bool lanes_start(struct request *request, const struct plan_step *step)
 {
     struct source_answer answer;
@@ -150,7 +164,7 @@ bool lanes_start(struct request *request, const struct plan_step *step)
     if (!step->hedge)
         request->attempt = attempt;
     if (!attempt_begin(attempt))
-        return false;
+        return drop_hedge(request, attempt);
     plan_started(&request->plan, step->lane, answer.candidate, attempt->started_ns);
     return true;
 }
@@ -201,18 +215,11 @@ static bool is_readable_stream(const struct request *request, const struct attem
 
 enum sight { SIGHT_NOTHING, SIGHT_CONTENT, SIGHT_ERROR_EVENT, SIGHT_OUTGROWN };
 
-/* What an upstream says of the key that Penstock brings is not for the caller. */
-static bool speaks_of_our_key(const struct request *request, const struct attempt *attempt)
-{
-    return (attempt->status == 401 || attempt->status == 403) && *attempt->source->api_key &&
-           !request->scope->direct;
-}
-
 /* Of a running attempt whose head is here: does it commit? */
 static enum sight look_at_answer(const struct request *request, const struct attempt *attempt)
 {
     if (attempt->status / 100 == 3 ||
-        (plan_is_last_hope(&request->plan) && !speaks_of_our_key(request, attempt)))
+        (plan_is_last_hope(&request->plan) && (request->scope->direct || attempt->status < 400)))
         return SIGHT_CONTENT;
     if (attempt->status >= 400)
         return attempt->full ? SIGHT_OUTGROWN : SIGHT_NOTHING;
