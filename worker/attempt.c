@@ -452,18 +452,23 @@ void attempt_fill_record(struct attempt *attempt, int64_t ended_wall_ms, const c
     (void)text_copy(attempt->record.error, sizeof attempt->record.error, error);
 }
 
+static struct breaker_terms breaker_terms(const struct scope_options *scope)
+{
+    return (struct breaker_terms){
+        .failures = (uint32_t)scope->breaker_failures,
+        .share_percent = (uint32_t)scope->breaker_share_percent,
+        .share_calls = (uint32_t)scope->breaker_share_calls,
+        .cooldown_ns = scope->breaker_cooldown_ms * NS_PER_MS,
+        .cooldown_max_ns = scope->breaker_cooldown_max_ms * NS_PER_MS,
+    };
+}
+
 void attempt_book(struct attempt *attempt, enum source_end end, const char *error)
 {
     struct request *request = attempt->request;
-    const struct scope_options *scope = request->scope;
     int64_t now_ns = clock_monotonic_ns(), now_wall_ms = clock_wall_ms();
-    const struct source_outcome outcome = {
+    struct source_outcome outcome = {
         .end = end,
-        .terms = {.failures = (uint32_t)scope->breaker_failures,
-                  .share_percent = (uint32_t)scope->breaker_share_percent,
-                  .share_calls = (uint32_t)scope->breaker_share_calls,
-                  .cooldown_ns = scope->breaker_cooldown_ms * NS_PER_MS,
-                  .cooldown_max_ns = scope->breaker_cooldown_max_ms * NS_PER_MS},
         .transport_ns = attempt->last_ns - attempt->started_ns,
         .out_ns = (end == SOURCE_END_OUT ? attempt->judgement.out_ms
                                          : attempt->judgement.retry_after_ms) *
@@ -473,9 +478,10 @@ void attempt_book(struct attempt *attempt, enum source_end end, const char *erro
         .now_wall_ms = now_wall_ms,
     };
 
-    if (attempt->booked)
+    if (attempt->booked || !attempt->source)
         return;
     attempt->booked = true;
+    outcome.terms = breaker_terms(request->scope);
     source_release(&request->worker->gate, &attempt->permit, &outcome);
     attempt_fill_record(attempt, now_wall_ms, error);
     /* Cancelling does not undo what the upstream does: its reservation stays (R12). */

@@ -25,7 +25,7 @@ static void journal(struct request *request, struct attempt *attempt)
 static void close_row(struct request *request, struct attempt *attempt, enum source_end end,
                       const char *error)
 {
-    if (attempt->booked)
+    if (attempt->booked || !attempt->source)
         return;
     attempt_book(attempt, end, error);
     if (attempt->started_ns != 0)
