@@ -16,7 +16,7 @@ WORKER := request $(STEPS) attempt lanes candidates plan plan_verdict endpoint i
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints \
 	options options_memory options_file options_input options_env options_value options_secret \
-	options_check options_scope options_hedge options_pair options_report options_print serve scribe scribe_config scribe_repair hedge_advice status status_call status_answer status_html metrics \
+	options_check options_scope options_hedge options_flow options_pair options_report options_print serve scribe scribe_config scribe_repair hedge_advice status status_call status_answer status_html metrics \
 	monitor master generations reload seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main

@@ -18,6 +18,14 @@ static const char *const choices_source_dialect[] = {"openai",    "dashscope", "
                                                      "anthropic", "plain",     NULL};
 static const char *const choices_scope_balance[] = {"ordered", "weighted", NULL};
 static const char *const choices_scope_when_all_open[] = {"try", "refuse", NULL};
+static const char *const choices_source_flow_unit[] = {"tokens", "images", "seconds", "tasks",
+                                                       NULL};
+static const char *const choices_scope_flow[] = {"none",    "retry",    "rate",
+                                                 "shaping", "adaptive", NULL};
+static const char *const choices_scope_tpm_charge[] = {"predicted", "input", NULL};
+static const char *const choices_scope_flow_class[] = {"interactive", "normal", "bulk", NULL};
+static const char *const choices_scope_flow_class_header_max[] = {"interactive", "normal", "bulk",
+                                                                  "none", NULL};
 static const char *const choices_route_kind[] = {"auto",  "chat", "responses", "embedding",
                                                  "image", "ocr",  "other",     NULL};
 

@@ -25,6 +25,20 @@ enum client_gone_policy { CLIENT_GONE_CANCEL, CLIENT_GONE_FINISH };
 /* Order of the words of scope.balance and scope.when_all_open. */
 enum balance { BALANCE_ORDERED, BALANCE_WEIGHTED };
 enum all_open_policy { ALL_OPEN_TRY, ALL_OPEN_REFUSE };
+/* Order of the words of source.flow_unit, scope.flow and scope.tpm_charge. */
+enum flow_unit { FLOW_UNIT_TOKENS, FLOW_UNIT_IMAGES, FLOW_UNIT_SECONDS, FLOW_UNIT_TASKS };
+enum flow_strategy {
+    FLOW_STRATEGY_NONE,
+    FLOW_STRATEGY_RETRY,
+    FLOW_STRATEGY_RATE,
+    FLOW_STRATEGY_SHAPING,
+    FLOW_STRATEGY_ADAPTIVE,
+};
+enum tpm_charge { TPM_CHARGE_PREDICTED, TPM_CHARGE_INPUT };
+/* scope.flow_class is 0 interactive, 1 normal, 2 bulk, which is also the index in .weights and
+ * .max_wait_ms; scope.flow_class_header_max besides: */
+#define CLASS_WORDS 3U
+#define CLASS_CLAIM_NONE 3
 enum dialect_name {
     DIALECT_OPENAI,
     DIALECT_DASHSCOPE,
@@ -54,10 +68,16 @@ enum route_kind {
 #define OPTION_FIELD_SECRET(field) const char *field;
 #define OPTION_FIELD_MODE(field) int64_t field;
 
+#define MODEL_LIMITS_MAX 64U  /* of one source */
 #define EXTRA_HEADERS_MAX 16U /* of one source */
 
 struct option_pair {
     const char *name, *value;
+};
+/* What the account is granted per minute for models that the glob names; 0: not known. */
+struct model_limit {
+    const char *glob;
+    int64_t rpm, tpm;
 };
 struct source_options;
 struct scope_options;
@@ -108,6 +128,7 @@ struct source_options {
     /* model_aliases and add_headers, taken apart; pairs end with a NULL name. */
     const struct option_pair *aliases;
     const struct option_pair *extra_headers;
+    const struct model_limit *limits; /* model_limits, taken apart; ends with a NULL glob */
 };
 #undef OPTION_PICK_source
 #undef OPTION_PICK_scope
@@ -127,6 +148,8 @@ struct scope_options {
     int64_t stall_budget_settled_ms;        /* stall_budget_s, or twice the longest timeout_s */
     const struct scope_fallback *fallbacks; /* .fallback, taken apart */
     size_t fallback_count;
+    uint32_t weights[CLASS_WORDS];    /* .flow_weights */
+    int64_t max_wait_ms[CLASS_WORDS]; /* .flow_max_wait_s */
 };
 #undef OPTION_PICK_scope
 #undef OPTION_PICK_route
@@ -171,6 +194,10 @@ struct options {
 MUST_CHECK bool options_load(const char *path, struct text *report, struct options **ret_options);
 /* Free; takes NULL. Secrets are wiped. */
 void options_free(struct options *options);
+
+/* What the source's account is granted per minute for a model, as the source calls it; 0: not
+ * known. */
+struct model_limit options_limit_of(const struct source_options *source, const char *model);
 
 /* penstockd -T: every option with its value and where it comes from; secrets masked. */
 void options_dump(const struct options *options, FILE *out);

@@ -6,7 +6,9 @@
  *   section   penstock, image_concurrency (one each); source, scope, route (one per NAME)
  *   field     the member of the section's struct; its unit is in its name (times are _ms)
  *   TYPE      BOOL     bool
- *             COUNT    int64_t, min..max; the word "auto" (stored as -1) where min is -1
+ *             COUNT    int64_t, min..max; the word "auto" (stored as -1) where min is -1 (numbers from
+ *                      1 on) or -2 (from 0 on); 600k and 2m are 600000 and 2000000 where max is 1000000
+ *                      or more
  *             SECONDS  int64_t milliseconds; written in seconds or with a unit (500ms, 30s, 5m, 2h,
  *                      1d); min..max in seconds; "" (stored as -1) = not set, where the default is ""
  *             SIZE     int64_t bytes; written 65536, 64k, 64m, 2g; min..max in bytes
@@ -183,6 +185,25 @@ OPTION(source, add_headers, add_headers, LIST, "", 0, 0, RELOAD,
        "headers sent with every call to this source: NAME=VALUE. They replace those of the client; "
        "a value cannot have a comma; keys belong in api_key")
 
+OPTION(source, rpm, rpm, COUNT, "0", 0, 10000000, RELOAD,
+       "requests per minute that the upstream grants this account, for each model; 0 = not known. "
+       "For scopes with flow = rate, shaping or adaptive. All sources of a quota_group share it")
+OPTION(source, tpm, tpm, COUNT, "0", 0, 10000000000, RELOAD,
+       "tokens per minute, in and out, that the upstream grants this account, for each model; 0 = "
+       "not known. With another flow_unit so many of that unit per minute")
+OPTION(source, model_limits, model_limits, LIST, "", 0, 0, RELOAD,
+       "models with an rpm and tpm of their own: MODEL:RPM:TPM, so qwen-max:1200:1m; MODEL as this "
+       "source calls it, or a glob; the first that fits counts, and a 0 means not known")
+OPTION(source, max_concurrency, max_concurrency, COUNT, "0", 0, 8192, RELOAD,
+       "calls or tasks in progress for each model of this account, by all its sources together; 0 "
+       "= no limit. One more waits its turn. For scopes with flow = rate, shaping or adaptive")
+OPTION(source, flow_unit, flow_unit, CHOICE, "tokens", 0, 0, RELOAD,
+       "what tpm counts: tokens, images (pictures asked for), seconds (of audio) or tasks")
+OPTION(source, dashscope_wait_s, dashscope_wait_ms, SECONDS, "", 0, 120, RELOAD,
+       "sent as X-DashScope-Wait-Timeout, unless the client sends one: so long DashScope may keep "
+       "a call that its burst limit would refuse, and all time-outs up to the first byte grow by "
+       "it; 0 = it refuses at once. Whole seconds; only for dialect = dashscope")
+
 /* ---- [scope NAME]: sources that can stand in for each other ---------------------------------- */
 OPTION(scope, sources, sources, LIST, "", 0, 0, RELOAD,
        "the names of its sources, the preferred one first; NAME*WEIGHT gives one a larger share "
@@ -233,6 +254,42 @@ OPTION(scope, breaker_cooldown_max_s, breaker_cooldown_max_ms, SECONDS, "300", 1
 OPTION(scope, when_all_open, when_all_open, CHOICE, "try", 0, 0, RELOAD,
        "what happens to a call when no source may get one: try (the one that may again soonest) or "
        "refuse (503 at once)")
+
+OPTION(scope, flow, flow, CHOICE, "none", 0, 0, RELOAD,
+       "how calls are kept within what the upstream grants: none, retry (a throttled call is tried "
+       "again up to 6 times, after random waits that grow from 1 to 60 seconds), rate (rpm of the "
+       "sources is kept), shaping (rpm and tpm, evenly, with a slow start) or adaptive (the limits "
+       "are learned); each does what those before it do")
+OPTION(scope, flow_initial, flow_initial, COUNT, "auto", -2, 10000000, RELOAD,
+       "calls that may begin at once after a start or a long pause; auto = rpm with flow = rate, so "
+       "that the first minute may carry twice rpm, and 0 with shaping. For rate and shaping")
+OPTION(scope, flow_warmup_s, flow_warmup_ms, SECONDS, "60", 0, 3600, RELOAD,
+       "the rate grows from nothing to what is configured within this time after a start or a long "
+       "pause; 0 = at once. For shaping")
+OPTION(scope, tpm_charge, tpm_charge, CHOICE, "predicted", 0, 0, RELOAD,
+       "what a call is charged of tpm when it begins: predicted (its input and the output that "
+       "calls of this model usually have) or input; what it really used is settled when it ends. "
+       "For shaping and adaptive")
+OPTION(scope, flow_class, flow_class, CHOICE, "normal", 0, 0, RELOAD,
+       "whose turn comes sooner among calls that wait: interactive, normal or bulk. For rate, "
+       "shaping and adaptive, as the options below")
+OPTION(scope, flow_class_header_max, flow_class_header_max, CHOICE, "none", 0, 0, RELOAD,
+       "the highest class that a client may claim with the header X-Penstock-Class: interactive, "
+       "normal, bulk, or none: the header is ignored")
+OPTION(scope, flow_weights, flow_weights, LIST, "16, 4, 1", 0, 0, RELOAD,
+       "shares of interactive, normal and bulk while all have calls that wait: each gets at least "
+       "its own, 1 to 1000")
+OPTION(scope, flow_max_wait_s, flow_max_wait_s, LIST, "5, 30, 120", 0, 0, RELOAD,
+       "longest wait of an interactive, a normal and a bulk call, in seconds or with a unit; then "
+       "429, or at once when the wait would be longer")
+OPTION(scope, flow_max_waiting, flow_max_waiting, COUNT, "1000", 1, 8192, RELOAD,
+       "calls that may wait for one account and model, of each class; one more is answered 429 at "
+       "once")
+OPTION(scope, flow_max_waiting_per_client, flow_max_waiting_per_client, COUNT, "0", 0, 8192, RELOAD,
+       "those of one client (by its key) among them; 0 = no limit of its own")
+OPTION(scope, flow_include_usage, flow_include_usage, BOOL, "true", 0, 0, RELOAD,
+       "ask the upstream for the usage of a chat stream whose client did not, and take the answer "
+       "out of the stream again. For shaping and adaptive")
 
 /* ---- [route NAME]: which calls go where ------------------------------------------------------ */
 OPTION(

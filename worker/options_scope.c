@@ -319,6 +319,7 @@ static void link_scope(struct options_loader *loader, struct scope_options *scop
     check_order(loader, section, "breaker_cooldown_max_s", "breaker_cooldown_s");
     settle_stall_budget(scope);
     options_check_hedge(loader, scope);
+    options_read_classes(loader, scope);
     link_fallbacks(loader, scope);
 }
 
@@ -363,6 +364,7 @@ static const struct scope_options *implied_scope(struct options_loader *loader,
     scope->members = member;
     scope->member_count = 1;
     settle_stall_budget(scope);
+    options_read_classes(loader, scope);
     options->scope_count++;
     return scope;
 }
@@ -461,6 +463,8 @@ static void link_sources(struct options_loader *loader)
         if (length == 0)
             source->quota_group = source->name;
         options_read_pairs(loader, source);
+        if (!loader->out_of_memory)
+            options_read_limits(loader, source);
     }
 }
 
@@ -476,4 +480,6 @@ void options_link(struct options_loader *loader)
         link_scope(loader, &options->scopes[i]);
     for (size_t i = 0; i < options->route_count && !loader->out_of_memory; i++)
         link_route(loader, &options->routes[i]);
+    if (!loader->out_of_memory)
+        options_check_flow(loader);
 }

@@ -194,6 +194,8 @@ void option_read(struct options_loader *loader, struct option_section *section,
                  const struct option_row *row);
 /* What the row takes, for messages and the manual. */
 void option_append_allowed(const struct option_row *row, struct text *out);
+/* 600, 600k or 2m: thousands and millions, not powers of 2. */
+MUST_CHECK bool option_thousands(const char *text, size_t length, uint64_t *ret_number);
 
 /* options_secret.c: the secret that the reference names, kept; NULL after an error was reported. */
 const char *option_secret_read(struct options_loader *loader, struct option_subject subject,
@@ -208,6 +210,12 @@ void options_link(struct options_loader *loader);
 
 /* options_hedge.c: can a second attempt ever begin, and where would it go (H16)? */
 void options_check_hedge(struct options_loader *loader, struct scope_options *scope);
+
+/* options_flow.c: quotas of the source, classes of the scope; then, with all scopes known, whether
+ * each has what its strategy needs, and whether each option of flow control has an effect. */
+void options_read_limits(struct options_loader *loader, struct source_options *source);
+void options_read_classes(struct options_loader *loader, struct scope_options *scope);
+void options_check_flow(struct options_loader *loader);
 
 /* options_pair.c: take apart and check what the source writes as NAME=VALUE. */
 void options_read_pairs(struct options_loader *loader, struct source_options *source);

@@ -14,6 +14,7 @@ static const struct {
     const char *at_zero; /* the way to what 0 was meant to do */
     bool above_zero;     /* anything from min on, which is 0, but not 0 itself */
 } exceptions[] = {
+    {"dashscope_wait_s", "0, or 3 to 120 whole seconds", NULL, false},
     {"hedge_after_s", "more than 0, to 86400 seconds, or with a unit: ms, s, m, h, d",
      "; to send no second attempt leave it empty", true},
     {"image_stream_data_interval_timeout", "0, or 60 to 1800 seconds", NULL, false},
@@ -51,6 +52,17 @@ static void append_words(struct text *out, const char *const *words)
         text_printf(out, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
 }
 
+/* Below 0 stands for auto; see options_list.h. */
+static int64_t least_count(const struct option_row *row)
+{
+    return row->min < 0 ? row->min + 2 : row->min;
+}
+
+static bool takes_thousands(const struct option_row *row)
+{
+    return row->max >= 1000000;
+}
+
 void option_append_allowed(const struct option_row *row, struct text *out)
 {
     for (size_t i = 0; i < LENGTH(exceptions); i++) {
@@ -64,8 +76,9 @@ void option_append_allowed(const struct option_row *row, struct text *out)
         text_append_string(out, "true or false");
         break;
     case OPTION_TYPE_COUNT:
-        text_printf(out, "%s%" PRId64 " to %" PRId64, row->min < 0 ? "auto, or " : "",
-                    row->min < 0 ? 1 : row->min, row->max);
+        text_printf(out, "%s%" PRId64 " to %" PRId64 "%s", row->min < 0 ? "auto, or " : "",
+                    least_count(row), row->max,
+                    takes_thousands(row) ? ", or with a unit: k (thousands), m (millions)" : "");
         break;
     case OPTION_TYPE_SECONDS:
         text_printf(out, "%" PRId64 " to %" PRId64 " seconds, or with a unit: ms, s, m, h, d",
@@ -136,19 +149,33 @@ static bool parse_choice(const struct option_row *row, const char *text, int64_t
     return false;
 }
 
+bool option_thousands(const char *text, size_t length, uint64_t *ret_number)
+{
+    uint64_t unit = 1;
+
+    if (length > 0 && (text[length - 1] == 'k' || text[length - 1] == 'm')) {
+        unit = text[length - 1] == 'k' ? 1000 : 1000000;
+        length--;
+    }
+    if (!parse_u64_bytes(text, length, ret_number))
+        return false;
+    *ret_number = *ret_number > UINT64_MAX / unit ? UINT64_MAX : *ret_number * unit;
+    return true;
+}
+
 static enum number_verdict read_count(const struct option_row *row, const char *text, int64_t *ret)
 {
     uint64_t number;
-    bool may_be_auto = row->min < 0;
 
-    if (may_be_auto && strcmp(text, "auto") == 0) {
+    if (row->min < 0 && strcmp(text, "auto") == 0) {
         *ret = -1;
         return NUMBER_GOOD;
     }
-    if (!parse_u64(text, &number))
+    if (takes_thousands(row) ? !option_thousands(text, strlen(text), &number)
+                             : !parse_u64(text, &number))
         return NUMBER_MALFORMED;
     *ret = number > INT64_MAX ? INT64_MAX : (int64_t)number;
-    return in_range(*ret, may_be_auto ? 1 : row->min, row->max);
+    return in_range(*ret, least_count(row), row->max);
 }
 
 static enum number_verdict read_seconds(const struct option_row *row, const char *text,

@@ -1,0 +1,456 @@
+/* options_flow.c - flow control: has each strategy what it needs, do sources of one account agree, and
+ * does every option that is set have an effect? See options_table.h. */
+#include "base/parse.h"
+#include "worker/options_table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define LIMITS_ALLOWED "allowed: MODEL:RPM:TPM, such as qwen-max:1200:1m"
+#define WEIGHTS_ALLOWED                                                                            \
+    "allowed: three whole numbers from 1 to 1000, for interactive, normal and bulk"
+#define WAITS_ALLOWED                                                                              \
+    "allowed: three times up to 1 h, for interactive, normal and bulk, such as 5, 30, 2m"
+#define WEIGHT_MAX 1000U
+#define WAIT_MAX_MS INT64_C(3600000)
+#define DASHSCOPE_WAIT_MIN_MS 3000
+
+#define STRATEGY(name) (1U << FLOW_STRATEGY_##name)
+#define COUNTS_CALLS (STRATEGY(RATE) | STRATEGY(SHAPING) | STRATEGY(ADAPTIVE))
+#define COUNTS_TOKENS (STRATEGY(SHAPING) | STRATEGY(ADAPTIVE))
+#define TOLD_LIMITS (STRATEGY(RATE) | STRATEGY(SHAPING))
+
+static const char *const strategy_words[] = {"none", "retry", "rate", "shaping", "adaptive"};
+
+static struct option_subject subject_of(const struct option_section *section, const char *key)
+{
+    return option_subject(section, option_row_of(section->kind, key));
+}
+
+static const struct option_section *section_of_source(const struct options_loader *loader,
+                                                      const struct source_options *source)
+{
+    const struct option_section *section =
+        option_section_find(loader->options, OPTION_SECTION_source, source->name);
+
+    REQUIRE(section);
+    return section;
+}
+
+static const struct option_section *section_of_scope(const struct options_loader *loader,
+                                                     const struct scope_options *scope)
+{
+    const struct option_section *section =
+        option_section_find(loader->options, OPTION_SECTION_scope, scope->name);
+
+    REQUIRE(section);
+    return section;
+}
+
+/* The operator set it to something other than what it is anyway. */
+static bool is_chosen(const struct option_section *section, const char *key)
+{
+    const struct option_row *row = option_row_of(section->kind, key);
+
+    return option_is_set(section, row) && strcmp(option_text(section, row), row->fallback) != 0;
+}
+
+static unsigned strategy_bit(const struct scope_options *scope)
+{
+    return 1U << scope->flow;
+}
+
+static size_t count_items(const char *const *items)
+{
+    size_t count = 0;
+
+    while (items[count])
+        count++;
+    return count;
+}
+
+/* ---- quotas of a source ---------------------------------------------------------------------- */
+
+static bool read_quota(const char *text, size_t length, const char *key, int64_t *ret_quota)
+{
+    uint64_t number;
+
+    if (!option_thousands(text, length, &number) ||
+        number > (uint64_t)option_row_of(OPTION_SECTION_source, key)->max)
+        return false;
+    *ret_quota = (int64_t)number;
+    return true;
+}
+
+/* MODEL:RPM:TPM; the model's name may have colons. NULL: *ret_limit is filled. */
+static const char *limit_problem(struct options_loader *loader, const char *item,
+                                 struct model_limit *ret_limit)
+{
+    const char *last = strrchr(item, ':');
+    const char *middle = last;
+
+    while (middle && middle > item && *--middle != ':')
+        ;
+    if (!middle || middle == item)
+        return "is no MODEL:RPM:TPM";
+    if (!read_quota(middle + 1, (size_t)(last - middle - 1), "rpm", &ret_limit->rpm))
+        return "has no RPM";
+    if (!read_quota(last + 1, strlen(last + 1), "tpm", &ret_limit->tpm))
+        return "has no TPM";
+    ret_limit->glob = options_keep_text(loader, item, (size_t)(middle - item));
+    return ret_limit->glob ? option_model_problem(ret_limit->glob) : NULL;
+}
+
+static const char *limit_repeats(const struct model_limit *limits, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(limits[i].glob, limits[count].glob) == 0)
+            return "is the second for the same model";
+    return count == MODEL_LIMITS_MAX ? "is one too many: 64 are the most" : NULL;
+}
+
+static void check_dashscope_wait(struct options_loader *loader, const struct source_options *source,
+                                 const struct option_section *section)
+{
+    struct option_subject subject = subject_of(section, "dashscope_wait_s");
+    char time[OPTION_DURATION_SIZE];
+    int64_t ms = source->dashscope_wait_ms;
+
+    if (ms < 0)
+        return;
+    if (source->dialect != DIALECT_DASHSCOPE)
+        options_error(loader, subject,
+                      "only DashScope knows such a wait; set dialect = dashscope, or take it away");
+    if (ms % 1000 != 0 || (ms > 0 && ms < DASHSCOPE_WAIT_MIN_MS))
+        options_error(loader, subject, "%s cannot be; allowed: 0, or 3 to 120 whole seconds",
+                      option_duration(ms, time));
+}
+
+void options_read_limits(struct options_loader *loader, struct source_options *source)
+{
+    const struct option_section *section = section_of_source(loader, source);
+    const char *const *items = source->model_limits;
+    struct model_limit *limits = options_keep(loader, (count_items(items) + 1) * sizeof *limits);
+    size_t count = 0;
+    char excerpt[OPTION_EXCERPT_SIZE];
+
+    for (size_t i = 0; items[i] && limits && !loader->out_of_memory; i++) {
+        const char *problem = limit_problem(loader, items[i], &limits[count]);
+
+        if (loader->out_of_memory)
+            return;
+        if (!problem)
+            problem = limit_repeats(limits, count);
+        if (problem)
+            options_error(loader, subject_of(section, "model_limits"), "\"%s\" %s; " LIMITS_ALLOWED,
+                          option_excerpt(excerpt, items[i]), problem);
+        else
+            count++;
+    }
+    if (limits)
+        limits[count] = (struct model_limit){.glob = NULL};
+    source->limits = limits;
+    check_dashscope_wait(loader, source, section);
+}
+
+struct model_limit options_limit_of(const struct source_options *source, const char *model)
+{
+    for (const struct model_limit *at = source->limits; at->glob; at++)
+        if (parse_glob_matches(at->glob, model, strlen(model)))
+            return *at;
+    return (struct model_limit){.glob = "*", .rpm = source->rpm, .tpm = source->tpm};
+}
+
+/* ---- classes of a scope ---------------------------------------------------------------------- */
+
+static bool read_weights(const char *const *items, uint32_t weights[CLASS_WORDS])
+{
+    uint64_t number;
+
+    if (count_items(items) != CLASS_WORDS)
+        return false;
+    for (size_t i = 0; i < CLASS_WORDS; i++) {
+        if (!parse_u64(items[i], &number) || number < 1 || number > WEIGHT_MAX)
+            return false;
+        weights[i] = (uint32_t)number;
+    }
+    return true;
+}
+
+static bool read_waits(const char *const *items, int64_t waits_ms[CLASS_WORDS])
+{
+    if (count_items(items) != CLASS_WORDS)
+        return false;
+    for (size_t i = 0; i < CLASS_WORDS; i++)
+        if (!parse_duration_ms(items[i], 1000, &waits_ms[i]) || waits_ms[i] > WAIT_MAX_MS)
+            return false;
+    return true;
+}
+
+/* Also for the scope made for a route, which has no section and only defaults. */
+void options_read_classes(struct options_loader *loader, struct scope_options *scope)
+{
+    if (!read_weights(scope->flow_weights, scope->weights))
+        options_error(loader, subject_of(section_of_scope(loader, scope), "flow_weights"),
+                      "these are no weights; " WEIGHTS_ALLOWED);
+    if (!read_waits(scope->flow_max_wait_s, scope->max_wait_ms))
+        options_error(loader, subject_of(section_of_scope(loader, scope), "flow_max_wait_s"),
+                      "these are no times; " WAITS_ALLOWED);
+}
+
+/* ---- has the strategy what it needs? --------------------------------------------------------- */
+
+/* What of a quota is not known though the strategy needs it; NULL: nothing. */
+static const char *lacking(const struct scope_options *scope, const struct source_options *source,
+                           int64_t rpm, int64_t tpm)
+{
+    bool needs_tpm = scope->flow == FLOW_STRATEGY_SHAPING && source->flow_unit != FLOW_UNIT_TASKS;
+
+    if (rpm == 0)
+        return needs_tpm && tpm == 0 ? "rpm and tpm" : "rpm";
+    return needs_tpm && tpm == 0 ? "tpm" : NULL;
+}
+
+static void check_quotas_known(struct options_loader *loader, const struct scope_options *scope,
+                               const struct source_options *source, struct option_subject subject)
+{
+    const char *strategy = strategy_words[scope->flow];
+    const char *missing = lacking(scope, source, source->rpm, source->tpm);
+    bool none_at_all = source->rpm == 0 && source->tpm == 0;
+
+    if (missing && none_at_all && source->limits->glob)
+        options_warning(loader, subject,
+                        "only the models in model_limits of [source %s] are kept within limits, as "
+                        "it has no %s for the others",
+                        source->name, missing);
+    else if (missing)
+        options_error(loader, subject,
+                      "%s needs %s of each source, and [source %s] does not say it; write %s = "
+                      "what the upstream grants per minute%s, or flow = adaptive, which learns it",
+                      strategy, missing, source->name,
+                      strncmp(missing, "rpm", 3) == 0 ? "rpm" : "tpm",
+                      strcmp(missing, "rpm and tpm") == 0 ? ", and tpm" : "");
+    for (const struct model_limit *at = source->limits; at->glob; at++) {
+        missing = lacking(scope, source, at->rpm, at->tpm);
+        if (missing)
+            options_error(loader, subject,
+                          "%s needs %s of each model, and model_limits of [source %s] has 0 for "
+                          "%s; write MODEL:RPM:TPM with what the upstream grants",
+                          strategy, missing, source->name, at->glob);
+    }
+}
+
+/* ---- does it have an effect? ----------------------------------------------------------------- */
+
+static const struct {
+    const char *key;
+    unsigned strategies; /* with one of which it does something */
+    const char *words;
+} scope_keys[] = {
+    {"flow_initial", TOLD_LIMITS, "rate or shaping"},
+    {"flow_warmup_s", STRATEGY(SHAPING), "shaping"},
+    {"tpm_charge", COUNTS_TOKENS, "shaping or adaptive"},
+    {"flow_class", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_class_header_max", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_weights", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_max_wait_s", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_max_waiting", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_max_waiting_per_client", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_include_usage", COUNTS_TOKENS, "shaping or adaptive"},
+};
+
+static const struct {
+    const char *key;
+    unsigned strategies;
+    const char *words;
+} source_keys[] = {
+    {"rpm", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"tpm", COUNTS_TOKENS, "shaping or adaptive"},
+    {"model_limits", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"max_concurrency", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_unit", COUNTS_TOKENS, "shaping or adaptive"},
+};
+
+static void warn_idle_scope_keys(struct options_loader *loader, const struct scope_options *scope,
+                                 const struct option_section *section)
+{
+    for (size_t i = 0; i < LENGTH(scope_keys); i++)
+        if (!(scope_keys[i].strategies & strategy_bit(scope)) &&
+            is_chosen(section, scope_keys[i].key))
+            options_warning(loader, subject_of(section, scope_keys[i].key),
+                            "has no effect with flow = %s; set flow = %s, or take it away",
+                            strategy_words[scope->flow], scope_keys[i].words);
+    if (strategy_bit(scope) & COUNTS_CALLS &&
+        scope->flow_max_waiting_per_client > scope->flow_max_waiting)
+        options_warning(loader, subject_of(section, "flow_max_waiting_per_client"),
+                        "%" PRId64 " has no effect, as flow_max_waiting is %" PRId64,
+                        scope->flow_max_waiting_per_client, scope->flow_max_waiting);
+}
+
+static bool has_member(const struct scope_options *scope, const struct source_options *source)
+{
+    for (size_t i = 0; i < scope->member_count; i++)
+        if (scope->members[i].source == source)
+            return true;
+    return false;
+}
+
+/* All strategies with which calls come to the source. */
+static unsigned strategies_of(const struct options *options, const struct source_options *source)
+{
+    unsigned strategies = 0;
+
+    for (size_t i = 0; i < options->scope_count; i++)
+        if (has_member(&options->scopes[i], source))
+            strategies |= strategy_bit(&options->scopes[i]);
+    return strategies;
+}
+
+static void warn_idle_source_keys(struct options_loader *loader,
+                                  const struct source_options *source)
+{
+    const struct option_section *section = section_of_source(loader, source);
+    unsigned strategies = strategies_of(loader->options, source);
+
+    for (size_t i = 0; i < LENGTH(source_keys); i++)
+        if (!(source_keys[i].strategies & strategies) && is_chosen(section, source_keys[i].key))
+            options_warning(loader, subject_of(section, source_keys[i].key),
+                            "has no effect: no [scope] with this source has flow = %s",
+                            source_keys[i].words);
+    if (source->flow_unit == FLOW_UNIT_TASKS && source->tpm > 0 && strategies & COUNTS_TOKENS)
+        options_warning(loader, subject_of(section, "tpm"),
+                        "has no effect with flow_unit = tasks, which rpm counts already");
+}
+
+/* ---- one account, one word ------------------------------------------------------------------- */
+
+static bool same_limits(const struct model_limit *a, const struct model_limit *b)
+{
+    for (; a->glob && b->glob; a++, b++)
+        if (strcmp(a->glob, b->glob) != 0 || a->rpm != b->rpm || a->tpm != b->tpm)
+            return false;
+    return !a->glob && !b->glob;
+}
+
+/* The option in which sources of one account differ; NULL: they agree. */
+static const char *disagreement(const struct source_options *a, const struct source_options *b)
+{
+    if (a->rpm != b->rpm)
+        return "rpm";
+    if (a->tpm != b->tpm)
+        return "tpm";
+    if (!same_limits(a->limits, b->limits))
+        return "model_limits";
+    if (a->max_concurrency != b->max_concurrency)
+        return "max_concurrency";
+    return a->flow_unit != b->flow_unit ? "flow_unit" : NULL;
+}
+
+/* Each with the first of its account. */
+static void check_agreement(struct options_loader *loader, const struct source_options *source)
+{
+    const struct source_options *first = loader->options->sources;
+    const char *key;
+
+    while (strcmp(first->quota_group, source->quota_group) != 0)
+        first++;
+    key = disagreement(first, source);
+    if (key)
+        options_error(loader, subject_of(section_of_source(loader, source), key),
+                      "is not what [source %s] says, which has the quota_group \"%s\" too: the "
+                      "limits belong to the account; write the same in both",
+                      first->name, source->quota_group);
+}
+
+static const struct source_options *shared_account(const struct scope_options *a,
+                                                   const struct scope_options *b)
+{
+    for (size_t i = 0; i < a->member_count; i++)
+        for (size_t k = 0; k < b->member_count; k++)
+            if (strcmp(a->members[i].source->quota_group, b->members[k].source->quota_group) == 0)
+                return b->members[k].source;
+    return NULL;
+}
+
+/* What two scopes with the same account say otherwise about its one bucket and queue; NULL: nothing.
+ */
+static const char *clash(const struct scope_options *a, const struct scope_options *b)
+{
+    if (a->flow != b->flow)
+        return "flow";
+    if (memcmp(a->weights, b->weights, sizeof a->weights) != 0)
+        return "flow_weights";
+    if (TOLD_LIMITS & strategy_bit(a) && a->flow_initial != b->flow_initial)
+        return "flow_initial";
+    return a->flow == FLOW_STRATEGY_SHAPING && a->flow_warmup_ms != b->flow_warmup_ms
+               ? "flow_warmup_s"
+               : NULL;
+}
+
+static void check_scope_pair(struct options_loader *loader, const struct scope_options *scope,
+                             const struct scope_options *other)
+{
+    const struct source_options *account = shared_account(scope, other);
+    const char *key;
+
+    if (!account)
+        return;
+    key = clash(other, scope);
+    if (key)
+        options_error(loader, subject_of(section_of_scope(loader, scope), key),
+                      "is not what [scope %s] says, which shares the quota_group \"%s\": calls of "
+                      "both wait in one queue; write the same in both",
+                      other->name, account->quota_group);
+}
+
+/* Calls that go past the queue. */
+static void warn_uncounted(struct options_loader *loader, const struct scope_options *scope,
+                           const struct scope_options *other)
+{
+    const struct source_options *account = shared_account(scope, other);
+
+    if (account)
+        options_warning(loader, subject_of(section_of_scope(loader, scope), "flow"),
+                        "calls of [%s %s] to the quota_group \"%s\" are not counted; %s",
+                        other->direct ? "route" : "scope", other->name, account->quota_group,
+                        other->direct ? "give it scope in place of source"
+                                      : "set the same flow there");
+}
+
+static void check_scope(struct options_loader *loader, const struct scope_options *scope)
+{
+    const struct options *options = loader->options;
+    const struct option_section *section = section_of_scope(loader, scope);
+    bool before = true;
+
+    warn_idle_scope_keys(loader, scope, section);
+    if (!(strategy_bit(scope) & COUNTS_CALLS))
+        return;
+    for (size_t i = 0; i < scope->member_count; i++)
+        if (strategy_bit(scope) & TOLD_LIMITS)
+            check_quotas_known(loader, scope, scope->members[i].source,
+                               subject_of(section, "flow"));
+    for (size_t i = 0; i < options->scope_count; i++) {
+        const struct scope_options *other = &options->scopes[i];
+
+        if (other == scope)
+            before = false;
+        else if (!(strategy_bit(other) & COUNTS_CALLS))
+            warn_uncounted(loader, scope, other);
+        else if (before)
+            check_scope_pair(loader, scope, other);
+    }
+}
+
+void options_check_flow(struct options_loader *loader)
+{
+    const struct options *options = loader->options;
+
+    for (size_t i = 0; i < options->source_count; i++) {
+        check_agreement(loader, &options->sources[i]);
+        warn_idle_source_keys(loader, &options->sources[i]);
+    }
+    for (size_t i = 0; i < options->scope_count; i++)
+        if (!options->scopes[i].direct)
+            check_scope(loader, &options->scopes[i]);
+}
