@@ -38,6 +38,11 @@
 #define SOURCE_ROWS 128U  /* and beside them those of the one before, whose workers still drain */
 #define OWNERS_MAX 65536U /* ids of responses, files, tasks whose source is remembered */
 
+#define FLOWS_MAX 128U        /* (quota group, model) pairs whose calls are counted and held back */
+#define FLOW_PLACES_MAX 8192U /* calls in a flow: waiting, and running ones */
+#define FLOW_CLIENTS 16384U   /* who waits in which flow, hashed; at least twice FLOW_PLACES_MAX */
+#define FLOW_CLASSES 3U       /* enum flow_class */
+
 #define NO_INDEX UINT32_MAX
 
 #define CALL_ID_SIZE 40
@@ -122,6 +127,14 @@ struct core_area {
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
+/* How good the token estimates of one model's requests are (shared/calibration.h); lies in flow_row. */
+struct estimate_row {
+    uint32_t ratio_ppm; /* usage of input / estimate, moving average; 0 = nothing learned */
+    uint32_t ratio_samples, output_samples; /* calls that told; stand still at their highest */
+    uint32_t unused;
+    int64_t output_parts; /* tokens of an answer, moving average, in thousandths */
+};
+
 /* States of one image call at the gate, in the words of the ledger. */
 enum wait_state {
     WAIT_NONE,
@@ -169,6 +182,8 @@ struct place_row {
     uint32_t held;           /* index into core.held while held and counted, else NO_INDEX */
     _Atomic uint32_t rung;   /* 1 = its turn may have come: its bell thread wakes it (atomic) */
     int64_t rung_ns;         /* when it was first rung without answering, 0 = not */
+    uint32_t flow_place;  /* waits for a flow's grant as well: index into flow_places + 1; or 0 */
+    uint32_t passed_over; /* slots that went to others because its flow was not ready */
     struct wait_record record;
 };
 
@@ -327,6 +342,97 @@ struct owner_row {
     uint32_t at_s;            /* CLOCK_MONOTONIC seconds */
 };
 
+/* ---- flow control: budgets and the adaptive controller (F3-F5) ------------------------------- */
+
+/* A budget that fills with time (bucket.h). Zeroes: without bound. */
+struct bucket_row {
+    int64_t balance_micro;  /* as of refilled_ns; negative = debt */
+    int64_t capacity_micro; /* 0 = no bound */
+    int64_t rate_micro;     /* per minute */
+    int64_t initial_micro;  /* balance at the start and at most after a restart */
+    int64_t warmup_ns;      /* length of a warm-up; 0 = none */
+    int64_t refilled_ns;
+    int64_t since_ns;     /* the rate is what it is since then ... */
+    int64_t remainder;    /* ... and so many 60*10^9ths of a micro-unit were over */
+    int64_t warm_from_ns; /* start of the warm-up while warming */
+    uint32_t warming;
+    uint32_t unused;
+};
+
+enum adaptive_state {
+    ADAPTIVE_NONE, /* not in use */
+    ADAPTIVE_STARTUP,
+    ADAPTIVE_PROBING,
+    ADAPTIVE_HOLD,
+    ADAPTIVE_DRAIN,
+    ADAPTIVE_RECOVERY,
+};
+
+#define ADAPTIVE_BASE_SLOTS 5U /* of ADAPTIVE_BASE_SLOT_NS each: minimum of the last 8 to 10 min */
+#define ADAPTIVE_SIZES 24U     /* size classes of inputs, by powers of two */
+#define ADAPTIVE_RATIOS 32U    /* samples of a window that its medians are made of */
+#define ADAPTIVE_SECONDS 10U   /* sends are counted so far back */
+
+/* The smallest value seen lately. Zero = none. */
+struct adaptive_base {
+    double least[ADAPTIVE_BASE_SLOTS];
+    int64_t slot; /* number of the newest one */
+};
+
+/* What is measured between two updates. */
+struct adaptive_window {
+    int64_t from_ns;
+    uint32_t completions, refusals, faults;
+    uint32_t peak;                                     /* in flight */
+    uint32_t place_wanted, pace_wanted, budget_wanted; /* somebody waited for it */
+    uint32_t ttft_count, whole_count;
+    uint32_t unused;
+    double decode_s, decode_tokens;
+    double in_flight_s; /* integral over time */
+    float ttft_ratio[ADAPTIVE_RATIOS], whole_ratio[ADAPTIVE_RATIOS];
+};
+
+/* The adaptive controller of one (quota group, model): see adaptive.h. Doubles, never NaN or Inf. */
+struct adaptive_row {
+    uint32_t state; /* enum adaptive_state */
+    uint32_t epoch;
+    uint32_t in_flight, in_flight_max;
+    int64_t requests_quota, tokens_quota; /* told; 0 = not */
+    uint32_t server_queueing;
+    uint32_t drains;     /* in quick succession: doubles the pause */
+    uint32_t slow;       /* windows in a row with slow tokens */
+    uint32_t slow_first; /* ... with slow first tokens */
+    uint32_t full;       /* windows of STARTUP without more throughput */
+    uint32_t thrust;     /* windows at the watermark: exponent of the step beyond */
+    uint32_t drain_kind; /* enum adaptive_kind of the last cut */
+    uint32_t unused;
+    double limit;                                 /* L: bound of calls in flight */
+    double watermark;                             /* W: highest number in flight that went well */
+    double pace;                                  /* rp: requests per second */
+    double growth;                                /* gam: of the pace, per second */
+    double requests_share, tokens_share;          /* q_r, q_k */
+    double requests_learned, tokens_learned;      /* quotas nobody told; 0 = none yet */
+    double mean_output;                           /* tokens; 0 = none yet */
+    double last_step;                             /* of the bound */
+    double best_throughput;                       /* in STARTUP */
+    double slowness;                              /* rho of the last window */
+    double throughput;                            /* completions per s of the last window */
+    double mean_in_flight;                        /* of the last window */
+    int64_t drain_ns, drained_until_ns;           /* last cut */
+    int64_t recovery_ns, hold_ns;                 /* begin of the state */
+    int64_t counted_ns;                           /* the in_flight integral is made up to then */
+    int64_t second_ns;                            /* the pace was last looked at */
+    int64_t sends_second;                         /* the newest second in sends[] */
+    uint32_t sends[ADAPTIVE_SECONDS];             /* [second % ADAPTIVE_SECONDS] */
+    uint32_t second_refusals, second_pace_wanted; /* since second_ns */
+    uint64_t refusals[8];                         /* ever, by enum adaptive_kind */
+    uint64_t cuts;                                /* refusals that counted */
+    struct adaptive_base tpt_base;                /* seconds per token, streams */
+    struct adaptive_base whole_base;              /* seconds per token, whole answers */
+    struct adaptive_base ttft_base[ADAPTIVE_SIZES];
+    struct adaptive_window window;
+};
+
 /* One Penstock instance: a state directory with one ledger, one master at a time. */
 struct instance_row {
     uint32_t used;
@@ -344,6 +450,57 @@ struct instance_row {
     struct journal_area journal;
 };
 
+/* ---- flow control (F): see flow.h ------------------------------------------------------------ */
+
+enum flow_place_state {
+    FLOW_PLACE_FREE,
+    FLOW_PLACE_WAITING,
+    FLOW_PLACE_GRANTED, /* charged, counted as in flight; nothing sent yet */
+    FLOW_PLACE_SENT,
+};
+
+/* One call in a flow. Free rows are all zero but for the link. Lists are an index; rows are the
+ * truth. */
+struct flow_place_row {
+    _Atomic uint32_t state;  /* enum flow_place_state: written last */
+    uint32_t owner;          /* roster index */
+    uint64_t incarnation;    /* of the owner */
+    uint64_t seq;            /* order of arrival on this host; never used twice */
+    uint32_t flow;           /* index into flows */
+    uint32_t class_index;    /* enum flow_class */
+    uint32_t next, previous; /* queue links while waiting; next = free list link while free */
+    uint32_t image_place;    /* waits for a slot too: index into places + 1; or 0 */
+    _Atomic uint32_t rung;   /* 1 = its turn may have come: its bell thread wakes it (atomic) */
+    int64_t rung_ns;         /* when it was first rung with all there, without answering; 0 = not */
+    int64_t due_ns;          /* its thread asks again by itself then; 0 = it was not told */
+    int64_t aside_until_ns;  /* its source is full: others may go before it until then; 0 = not */
+    int64_t deadline_ns;     /* not granted after this */
+    int64_t arrived_ns, granted_ns, sent_ns;
+    int64_t cost;        /* what its class is charged for, and its units when granted */
+    int64_t charged;     /* units taken from the flow so far; settled against the real ones */
+    int64_t predicted;   /* units beyond cost that burial books of a sent one */
+    int64_t tag_charged; /* what its class's finish tag was moved on by */
+    uint64_t client_key; /* of flow_clients, 0 = not counted there */
+    uint64_t epoch;      /* of the controller, when it was granted */
+};
+
+/* How many of one client wait in one flow; an index, built again from the rows. */
+struct flow_client_row {
+    uint64_t key; /* 0 = free */
+    uint32_t waiting;
+    uint32_t unused;
+};
+
+struct flow_class_row {
+    uint32_t weight, max_waiting; /* from the terms */
+    int64_t max_wait_ns;
+    int64_t finish;               /* tag at which what was granted last ends, in virtual time */
+    uint32_t head, tail, waiting; /* the queue: an index, built again from the rows */
+    uint32_t plain;               /* of them, those that need no image slot */
+    int64_t queued_cost;          /* likewise */
+    uint64_t granted, granted_cost;
+};
+
 struct layout_area {
     uint32_t layout_version;
     uint32_t lists_ready; /* 0: build the lists from the rows first */
@@ -352,6 +509,13 @@ struct layout_area {
     int64_t answered_last_ns;        /* when any process did */
     int64_t answered_ns[ROSTER_MAX]; /* when the process last did something at the gate */
     struct place_row places[PLACES_MAX];
+    uint64_t flow_hashes[FLOWS_MAX]; /* of the names, 0 = free row: to find one fast */
+    struct flow_row flows[FLOWS_MAX];
+    uint64_t next_flow_seq;
+    uint32_t flow_free_head; /* of flow_places */
+    uint32_t flow_places_used;
+    struct flow_place_row flow_places[FLOW_PLACES_MAX];
+    struct flow_client_row flow_clients[FLOW_CLIENTS];
     struct instance_row instances[INSTANCES_MAX];
 };
 
