@@ -77,11 +77,12 @@ struct json_value {
     uint64_t at;         /* its first byte (of a string: the quote) in the input; no END has it */
     uint64_t raw_length; /* STRING: bytes between the quotes as they stood in the input */
     uint64_t raw_hash;   /* STRING: their hash_bytes(); 0 where the node does not want it */
+    bool empty;          /* OBJECT_END, ARRAY_END: there was nothing in it */
 };
 
 struct json_level {
     const struct json_node *node; /* of the container; NULL = unwanted */
-    uint64_t index;               /* of the element being read, in an array */
+    uint64_t index;               /* of the element or member being read */
     unsigned key_length;
     bool is_array;
     bool key_cut;
@@ -91,6 +92,20 @@ struct json_level {
 struct json_scan;
 typedef void json_value_function(void *context, const struct json_scan *scan,
                                  const struct json_value *value);
+
+/* Decoded bytes of a key, a string or a number as they go by. Where texts are cut into pieces is of no
+ * meaning: also within a character. The last piece of each is empty. */
+struct json_text {
+    enum json_text_kind { JSON_TEXT_KEY, JSON_TEXT_STRING, JSON_TEXT_NUMBER } kind;
+    const char *bytes;
+    size_t length;
+    bool begins, ends;   /* the first piece; the last one, which may be the first, too */
+    uint64_t raw_length; /* when it ends: its bytes as they stood in the input */
+};
+/* False: no more of this text but its end. scan's levels are the path to it; of a key, the one to its
+ * object. */
+typedef bool json_text_function(void *context, const struct json_scan *scan,
+                                const struct json_text *piece);
 
 struct json_scan {
     json_value_function *on_value;
@@ -112,6 +127,8 @@ struct json_scan {
         unsigned unicode, high_surrogate;
         unsigned char expect, number, literal_at, unicode_digits;
         bool in_key, text_cut, hashing;
+        json_text_function *on_text;
+        bool listening, text_begins; /* to the text being read */
         char text[JSON_SCAN_TEXT_MAX + 1];
         struct hash hash;
     } own;
@@ -122,6 +139,9 @@ void json_scan_init(struct json_scan *scan, json_value_function *on_value, void 
 /* Before the first feed: report only values that have a node in the tree under root (the node of
  * the top value). */
 void json_scan_follow(struct json_scan *scan, const struct json_node *root);
+/* Before the first feed: also hand over every text, wanted or not, of any length, with the context of
+ * on_value. */
+void json_scan_listen(struct json_scan *scan, json_text_function *on_text);
 /* Read on. After a final state further bytes are ignored. */
 enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, size_t length);
 /* The input has ended (completes a number at top level): DONE, INVALID or TOO_DEEP. */

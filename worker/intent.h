@@ -60,8 +60,21 @@ struct intent {
     bool hosted_tools; /* chat, responses: tools[] has one of any type but function, custom */
     bool hedgeable; /* H11: chat completions, and responses, whole JSON, that draw nothing, are not
                           pinned, run no hosted tools and do not go on in the background */
-    uint64_t
-        body_text_bytes; /* bytes of the body that are not base64 or files: for token estimates */
+    uint64_t body_text_bytes; /* bytes of the body that are not base64 or files */
+    int64_t est_input;        /* tokens of the input, estimated (estimate.h), not calibrated */
+    int64_t max_output; /* the most tokens the answer may have, of all its choices together: what
+                           max_completion_tokens, max_output_tokens, max_tokens say; -1: nothing */
+    /* Where "include_usage": true can be put into a chat stream (usage_option.h makes the edit). */
+    enum intent_usage {
+        INTENT_USAGE_UNFIT,           /* no chat stream, or not to be edited */
+        INTENT_USAGE_ASKED,           /* the client asks itself */
+        INTENT_USAGE_BODY,            /* there is no stream_options: behind the brace at usage_at */
+        INTENT_USAGE_EMPTY,           /* stream_options is {}: likewise */
+        INTENT_USAGE_OPTIONS,         /* it has other members: likewise */
+        INTENT_USAGE_OPTIONS_REPLACE, /* it is null: these bytes are replaced */
+        INTENT_USAGE_VALUE,           /* it says false or null: likewise */
+    } usage;
+    int64_t usage_at, usage_bytes;
 };
 
 struct intent_request {

@@ -1,0 +1,33 @@
+/*
+ * token_count.h - how many tokens is a text, without a tokenizer: kinds of bytes and their weights
+ * (F6). One pass, constant memory; the sum depends on the bytes alone, never on how they were cut.
+ *
+ * The weights fit the tokenizers in use today; what is left between them is the ratio that
+ * shared/calibration learns per model. Pure.
+ */
+#ifndef WORKER_TOKEN_COUNT_H
+#define WORKER_TOKEN_COUNT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOKEN_PARTS 1000 /* all sums are in thousandths of a token */
+
+/* Plain data: a copy continues on its own. All-zero is the beginning. */
+struct token_count {
+    int64_t parts;     /* of what is over; the run that is open comes with token_count_parts() */
+    unsigned char run; /* kind of the run of bytes that is open */
+    unsigned char letters; /* what a word's run is made of so far */
+    unsigned char pending; /* bytes of the UTF-8 sequence that still have to come */
+    unsigned char space;   /* one blank stands before the run */
+    uint32_t length;       /* of the run */
+    uint32_t code;         /* the UTF-8 sequence so far */
+};
+
+void token_count_add(struct token_count *count, const char *bytes, size_t length);
+/* The text is over (or could be): everything, with the run that is open, in thousandths. */
+int64_t token_count_parts(const struct token_count *count);
+/* Another text follows that shares no token with this one. */
+void token_count_break(struct token_count *count);
+
+#endif
