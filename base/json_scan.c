@@ -59,6 +59,15 @@ void json_scan_init(struct json_scan *scan, json_value_function *on_value, void 
     scan->own.fed_bytes = 0;
     scan->own.literal_at = 0;
     scan->own.in_key = false;
+    scan->own.on_text = NULL;
+    scan->own.text_open = false;
+    scan->own.listening = false;
+}
+
+void json_scan_listen(struct json_scan *scan, json_text_function *on_text)
+{
+    REQUIRE(scan->own.expect == EXPECT_START);
+    scan->own.on_text = on_text;
 }
 
 void json_scan_follow(struct json_scan *scan, const struct json_node *root)
@@ -109,6 +118,11 @@ static void report_plain(struct json_scan *scan, enum json_kind kind)
     report(scan, &(struct json_value){.kind = kind, .text = ""});
 }
 
+static void report_end(struct json_scan *scan, enum json_kind kind, bool empty)
+{
+    report(scan, &(struct json_value){.kind = kind, .text = "", .empty = empty});
+}
+
 static void report_number(struct json_scan *scan)
 {
     scan->own.text[scan->own.text_length] = '\0';
@@ -127,8 +141,36 @@ static void expect_after_value(struct json_scan *scan)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
+static void tell_text(struct json_scan *scan, const char *bytes, size_t length)
+{
+    const struct json_text piece = {
+        .kind = scan->own.in_key                ? JSON_TEXT_KEY
+                : scan->own.expect == IN_NUMBER ? JSON_TEXT_NUMBER
+                                                : JSON_TEXT_STRING,
+        .bytes = bytes,
+        .length = length,
+        .begins = scan->own.text_begins,
+        .ends = length == 0,
+        .raw_length = length == 0 ? scan->own.raw_length : 0,
+    };
+
+    scan->own.text_begins = false;
+    scan->own.listening = scan->own.on_text(scan->context, scan, &piece);
+}
+
+static void tell_text_end(struct json_scan *scan)
+{
+    if (!scan->own.text_open)
+        return;
+    tell_text(scan, "", 0);
+    scan->own.text_open = false;
+    scan->own.listening = false;
+}
+
 static void begin_text(struct json_scan *scan)
 {
+    scan->own.text_open = scan->own.listening = scan->own.on_text != NULL;
+    scan->own.text_begins = true;
     scan->own.text_length = 0;
     scan->own.text_cut = false;
     scan->own.text_max = scan->own.in_key  ? JSON_SCAN_KEY_MAX
@@ -146,6 +188,8 @@ static void keep(struct json_scan *scan, const char *bytes, size_t length)
 {
     size_t room = scan->own.text_max - scan->own.text_length;
 
+    if (scan->own.listening && length > 0)
+        tell_text(scan, bytes, length);
     if (scan->own.text_cut)
         return;
     if (length > room) {
@@ -245,6 +289,7 @@ static void end_key(struct json_scan *scan)
 static void end_string(struct json_scan *scan)
 {
     drop_surrogate(scan);
+    tell_text_end(scan);
     if (scan->own.in_key) {
         end_key(scan);
         return;
@@ -342,6 +387,8 @@ static const char *read_string(struct json_scan *scan, const char *at, const cha
 
 static void end_number(struct json_scan *scan)
 {
+    scan->own.raw_length = 0;
+    tell_text_end(scan);
     report_number(scan);
     expect_after_value(scan);
 }
@@ -362,6 +409,8 @@ static const char *read_number(struct json_scan *scan, const char *at, const cha
     if (json_number_may_end((enum json_number)scan->own.number)) {
         end_number(scan);
     } else if (scan->own.number == JSON_NUMBER_MINUS && *at == 'I') {
+        scan->own.raw_length = 0;
+        tell_text_end(scan);
         scan->own.expect = IN_LITERAL;
         scan->own.literal = minus_infinity;
         scan->own.literal_at = 1;
@@ -380,6 +429,7 @@ static void end_literal(struct json_scan *scan)
             kind = literals[i].kind;
     if (kind == JSON_NUMBER) {
         begin_text(scan);
+        scan->own.text_open = scan->own.listening = false;
         keep(scan, scan->own.literal, strlen(scan->own.literal));
         report_number(scan);
     } else {
@@ -427,8 +477,12 @@ static void close_container(struct json_scan *scan, char c)
         scan->state = JSON_SCAN_INVALID;
         return;
     }
+    bool in_first =
+        scan->own.expect == EXPECT_VALUE_OR_END || scan->own.expect == EXPECT_KEY_OR_END;
+
     scan->own.node = scan->levels[--scan->depth].node;
-    report_plain(scan, is_array ? JSON_ARRAY_END : JSON_OBJECT_END);
+    report_end(scan, is_array ? JSON_ARRAY_END : JSON_OBJECT_END,
+               in_first && scan->levels[scan->depth].index == 0);
     expect_after_value(scan);
 }
 
@@ -448,8 +502,8 @@ static const char *begin_value(struct json_scan *scan, const char *at)
         return at + 1;
     }
     if (c == '-' || json_is_digit(c)) {
-        begin_text(scan);
         scan->own.expect = IN_NUMBER;
+        begin_text(scan);
         scan->own.number =
             JSON_NUMBER_MINUS; /* what may follow a minus may also stand without one */
         if (c == '-')
@@ -474,11 +528,9 @@ static void take_comma_or_end(struct json_scan *scan, char c)
 
     if (c != ',') {
         close_container(scan, c);
-    } else if (level->is_array) {
-        level->index++;
-        scan->own.expect = EXPECT_VALUE_OR_END;
     } else {
-        scan->own.expect = EXPECT_KEY_OR_END;
+        level->index++;
+        scan->own.expect = level->is_array ? EXPECT_VALUE_OR_END : EXPECT_KEY_OR_END;
     }
 }
 

@@ -100,7 +100,7 @@ struct json_text {
     const char *bytes;
     size_t length;
     bool begins, ends;   /* the first piece; the last one, which may be the first, too */
-    uint64_t raw_length; /* when it ends: its bytes as they stood in the input */
+    uint64_t raw_length; /* when a key or string ends: its bytes as they stood in the input */
 };
 /* False: no more of this text but its end. scan's levels are the path to it; of a key, the one to its
  * object. */
@@ -128,7 +128,7 @@ struct json_scan {
         unsigned char expect, number, literal_at, unicode_digits;
         bool in_key, text_cut, hashing;
         json_text_function *on_text;
-        bool listening, text_begins; /* to the text being read */
+        bool text_open, listening, text_begins; /* of the text being read: its end is to be told */
         char text[JSON_SCAN_TEXT_MAX + 1];
         struct hash hash;
     } own;
