@@ -452,6 +452,8 @@ struct instance_row {
 
 /* ---- flow control (F): see flow.h ------------------------------------------------------------ */
 
+#define FLOW_REFUSAL_KINDS 8U /* at least ADAPTIVE_KINDS */
+
 enum flow_place_state {
     FLOW_PLACE_FREE,
     FLOW_PLACE_WAITING,
@@ -499,6 +501,50 @@ struct flow_class_row {
     uint32_t plain;               /* of them, those that need no image slot */
     int64_t queued_cost;          /* likewise */
     uint64_t granted, granted_cost;
+};
+
+#define FLOW_WINDOW_S 60U
+struct flow_second {
+    int64_t second; /* of CLOCK_MONOTONIC; an old one's counts are void */
+    int64_t sends;  /* exchanges sent */
+    int64_t units;  /* booked: the estimate when sent, the difference when more is known */
+};
+
+/* What a step that moves balances and a place together began with; void unless place is not 0. Who
+ * finds it after a holder of the lock died puts the balances back, unless the place got as far as the
+ * step wanted (its state is written last). */
+struct flow_undo {
+    uint32_t place;        /* index + 1 */
+    uint32_t wanted_state; /* enum flow_place_state */
+    int64_t virtual_time, finish, next_send_ns;
+    struct bucket_row requests, units;
+};
+
+/* One (quota group, model): what of it is in use, what may be, and who waits. */
+struct flow_row {
+    uint32_t used;
+    uint32_t strategy, unit; /* enum flow_strategy, enum flow_unit */
+    uint32_t max_concurrent; /* 0 = no bound */
+    char quota_group[NAME_SIZE], model[NAME_SIZE];
+    uint64_t terms_hash, terms_generation; /* whose terms these are */
+    int64_t requests_quota, units_quota;   /* per minute; 0 = not known */
+    int64_t interval_ns;                   /* between two sends, but for adaptive */
+    struct bucket_row requests, units;
+    struct adaptive_row adaptive;
+    int64_t next_send_ns, paused_until_ns;
+    int64_t last_demand_ns; /* when somebody last waited or was in flight */
+    int64_t last_used_ns;
+    int64_t mean_hold_ns;        /* moving average of a call's time in flight; 0 = unknown */
+    int64_t virtual_time;        /* start tag of what was granted last */
+    uint32_t in_flight, waiting; /* indexes: counted again from the rows */
+    struct flow_class_row classes[FLOW_CLASSES];
+    struct flow_second window[FLOW_WINDOW_S];
+    uint64_t refusals[FLOW_REFUSAL_KINDS]; /* by the upstream, enum adaptive_kind */
+    int64_t last_refusal_ns;               /* 0 = none yet */
+    uint32_t last_refusal_kind;
+    uint32_t unused;
+    uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
+    struct flow_undo undo;
 };
 
 struct layout_area {

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "shared/flow_terms.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,15 +26,8 @@ enum client_gone_policy { CLIENT_GONE_CANCEL, CLIENT_GONE_FINISH };
 /* Order of the words of scope.balance and scope.when_all_open. */
 enum balance { BALANCE_ORDERED, BALANCE_WEIGHTED };
 enum all_open_policy { ALL_OPEN_TRY, ALL_OPEN_REFUSE };
-/* Order of the words of source.flow_unit, scope.flow and scope.tpm_charge. */
-enum flow_unit { FLOW_UNIT_TOKENS, FLOW_UNIT_IMAGES, FLOW_UNIT_SECONDS, FLOW_UNIT_TASKS };
-enum flow_strategy {
-    FLOW_STRATEGY_NONE,
-    FLOW_STRATEGY_RETRY,
-    FLOW_STRATEGY_RATE,
-    FLOW_STRATEGY_SHAPING,
-    FLOW_STRATEGY_ADAPTIVE,
-};
+/* Order of the words of source.flow_unit and scope.flow: enum flow_unit, enum flow_strategy
+ * (shared/flow_terms.h). Of scope.tpm_charge: */
 enum tpm_charge { TPM_CHARGE_PREDICTED, TPM_CHARGE_INPUT };
 /* scope.flow_class is 0 interactive, 1 normal, 2 bulk, which is also the index in .weights and
  * .max_wait_ms; scope.flow_class_header_max besides: */

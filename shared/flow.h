@@ -1,0 +1,151 @@
+/*
+ * flow.h - flow control: when a call may be sent to a (quota group, model), and what it is charged.
+ * One record per such pair for all processes of the host; one decision under the one lock, all or
+ * nothing: a request of the quota, the estimated units, the next instant of the pace, one of the
+ * calls in flight. Nothing is held while waiting.
+ *
+ * Life of a call in a flow (alone; together with a slot and a source see admit.h):
+ *
+ *   flow_arrive -> FLOW_GRANTED                             -> flow_sent -> flow_settle
+ *               -> FLOW_QUEUED: wait for the bell or due_ns,                 or flow_keep
+ *                  flow_try -> FLOW_GRANTED ...                              or flow_refund
+ *                           -> FLOW_QUEUED, FLOW_EXPIRED   -> flow_cancel (also before flow_sent)
+ *               -> FLOW_REFUSED_*, FLOW_OPEN: no place, nothing to give back
+ *
+ * A place is given back exactly once: the functions that do it set it to NO_INDEX and are harmless
+ * when it is that. Burial does it for a dead process: what was only granted comes back whole; what
+ * was sent stays charged with its estimate and its predicted output.
+ *
+ * Names without _locked take the lock. All take `now`; no clock here.
+ */
+#ifndef SHARED_FLOW_H
+#define SHARED_FLOW_H
+
+#include "base/check.h"
+#include "shared/adaptive.h"
+#include "shared/flow_terms.h"
+#include "shared/gate.h"
+#include "shared/layout.h"
+
+#include <stdbool.h>
+
+/* Where and how much. */
+struct flow_target {
+    const char *quota_group, *model; /* cut to fit */
+    const struct flow_terms *terms;  /* NULL, or strategy NONE: FLOW_OPEN */
+    int64_t cost;      /* units charged when granted: input, or input and predicted output */
+    int64_t predicted; /* units that are likely to come on top; booked if the process dies */
+};
+
+struct flow_call {
+    enum flow_class class;
+    const char *client; /* whose bound of waiting calls; "" = nobody's */
+    bool may_wait;
+    int64_t deadline_ns; /* the call's own; CLOCK_NEVER = none */
+    int64_t now_ns;
+};
+
+enum flow_verdict {
+    FLOW_OPEN,    /* no flow control here: nothing held */
+    FLOW_GRANTED, /* place must be given back */
+    FLOW_QUEUED,  /* likewise */
+    FLOW_EXPIRED, /* of a try: its deadline has passed, it will never be granted; to be cancelled */
+    FLOW_REFUSED_BUSY,     /* cannot go at once, and may not wait */
+    FLOW_REFUSED_FULL,     /* as many wait as may */
+    FLOW_REFUSED_CLIENT,   /* as many of this client */
+    FLOW_REFUSED_HOPELESS, /* its turn would come too late */
+};
+
+struct flow_answer {
+    enum flow_verdict verdict;
+    uint32_t place;    /* GRANTED, QUEUED */
+    uint32_t position; /* QUEUED: in its class; 1 = first */
+    uint32_t waiting, in_flight;
+    int64_t due_ns;   /* QUEUED: ask again then; CLOCK_NEVER = only when rung */
+    int64_t until_ns; /* QUEUED: when it expires, the deadline or the class's longest wait */
+    int64_t predicted_wait_ns; /* QUEUED and REFUSED: as reckoned at arrival; for Retry-After */
+};
+
+void flow_arrive(struct gate *gate, const struct flow_target *target, const struct flow_call *call,
+                 struct flow_answer *ret);
+/* A waiting place, when it is rung and when due_ns has come. answer->predicted_wait_ns is left as it
+ * is. */
+void flow_try(struct gate *gate, uint32_t place, int64_t now_ns, struct flow_answer *answer);
+/* Read without the lock by the bell thread; cleared by the try. */
+bool flow_is_rung(const struct gate *gate, uint32_t place);
+
+/* The first byte goes out. Counts in the last 60 s. */
+void flow_sent(struct gate *gate, uint32_t place, int64_t now_ns);
+/* A long answer has used so many units until now; what exceeds the charge is taken at once. */
+void flow_progress(struct gate *gate, uint32_t place, int64_t units, int64_t now_ns);
+
+/* Leave without having sent anything: from waiting, free; from granted, all comes back. */
+void flow_cancel(struct gate *gate, uint32_t *place, int64_t now_ns);
+
+struct flow_end {
+    int64_t now_ns;
+    int64_t units; /* settle: really used, all of it */
+    /* For the adaptive controller; its epoch is filled in. NULL = nothing to learn. */
+    const struct adaptive_sample *sample;
+    bool refused; /* by the upstream, for a limit of its own: */
+    enum adaptive_kind kind;
+    int64_t retry_after_ns; /* as it said; <= 0 = it did not */
+    uint32_t random;
+};
+/* The end of a sent call; of one that was not sent, as flow_cancel. Return the kind of the refusal
+ * made right by what we used in the last 60 s (adaptive_refine); end->kind when not refused.
+ *   settle  usage is known, or estimated from what was seen
+ *   refund  it was not processed (a refusal): the units come back, the request does not (F3)
+ *   keep    the answer is not waited for (a hedge that lost): the estimate stays */
+enum adaptive_kind flow_settle(struct gate *gate, uint32_t *place, const struct flow_end *end);
+enum adaptive_kind flow_refund(struct gate *gate, uint32_t *place, const struct flow_end *end);
+enum adaptive_kind flow_keep(struct gate *gate, uint32_t *place, const struct flow_end *end);
+
+/* ---- lock held: for admit.c, gate.c and snapshots --------------------------------------------- */
+
+/* The pair's row, found or made, its terms up to date; NO_INDEX: all rows are in use (or none is
+ * wanted). */
+MUST_CHECK uint32_t flow_find_locked(struct gate *gate, const struct flow_target *target,
+                                     int64_t now_ns);
+
+/* Could a call of this class and cost go at once? If not, could it wait, and how long? Changes
+ * nothing. */
+enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow,
+                                   const struct flow_target *target, const struct flow_call *call,
+                                   int64_t *ret_predicted_wait_ns);
+
+/* Every 250 ms, and whenever something was given back: rings whose turn it is. */
+void flow_tick_locked(struct gate *gate, int64_t now_ns);
+/* Part of burial and of a clean end (gate.c calls it). Returns the number of places. */
+unsigned flow_bury_locked(struct gate *gate, uint32_t roster_index, uint64_t incarnation,
+                          int64_t now_ns);
+
+struct flow_use {
+    int64_t sends, units; /* of the last 60 s */
+};
+struct flow_use flow_use_locked(const struct flow_row *flow, int64_t now_ns);
+
+/* What is learned, kept over a restart of the machine (adaptive_memory): after the row was made by
+ * flow_find_locked. */
+struct flow_view {
+    char quota_group[NAME_SIZE], model[NAME_SIZE];
+    enum flow_strategy strategy;
+    enum flow_unit unit;
+    int64_t requests_quota, units_quota;
+    int64_t requests_balance, units_balance; /* whole ones; INT64_MAX = no bound */
+    struct flow_use use;
+    uint32_t in_flight, in_flight_limit; /* limit: UINT32_MAX = none */
+    uint32_t waiting[FLOW_CLASSES];
+    uint64_t granted[FLOW_CLASSES];
+    int64_t paused_for_ns;   /* DRAIN, or Retry-After; 0 = not */
+    uint32_t adaptive_state; /* adaptive_state_name; ADAPTIVE only */
+    struct adaptive_memory learned;
+    uint64_t refusals[ADAPTIVE_KINDS];
+    int64_t last_refusal_age_ns; /* -1 = none yet */
+    enum adaptive_kind last_refusal_kind;
+    uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
+};
+/* Returns the number of rows in use. */
+unsigned flow_views_locked(struct gate *gate, int64_t now_ns, struct flow_view views[FLOWS_MAX]);
+
+#endif
