@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define HELD_BYTES_KEPT (16U << 10)
 #define TOKEN_TEXT_BYTES 4 /* of a prompt, roughly, until estimates calibrate themselves */
 
 struct attempt *attempt_new(struct request *request, unsigned lane)
@@ -202,14 +203,15 @@ static bool start_exchange(struct attempt *attempt)
     const struct http_sink sink = {.context = attempt, .on_head = on_head, .on_body = on_body};
 
     attempt->body.read_at = 0;
-    request->attempts++;
     attempt->started_ns = clock_monotonic_ns();
     attempt->started_wall_ms = clock_wall_ms();
     attempt->exchange = http_exchange_start(request->client, &asked, &sink);
-    if (attempt->exchange)
-        return true;
-    fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
-    return false;
+    if (!attempt->exchange) {
+        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+        return false;
+    }
+    request->attempts++;
+    return true;
 }
 
 bool attempt_begin(struct attempt *attempt)
@@ -237,6 +239,15 @@ void attempt_end(struct attempt *attempt)
     if (attempt->exchange)
         http_exchange_end(attempt->exchange);
     attempt->exchange = NULL;
+    attempt_shed(attempt);
+}
+
+void attempt_shed(struct attempt *attempt)
+{
+    if (attempt->held.capacity > HELD_BYTES_KEPT)
+        text_release(&attempt->held);
+    else
+        text_clear(&attempt->held);
 }
 
 void attempt_read_end(struct attempt *attempt)
@@ -394,6 +405,14 @@ static void settle_whose_fault(struct attempt *attempt)
         judgement->class = ATTEMPT_UNKNOWN;
 }
 
+/* Half a document is one whatever its connection says of it. */
+static enum http_outcome outcome_of(const struct attempt *attempt)
+{
+    return attempt->fault == FAULT_upstream_cut && !attempt->is_stream
+               ? HTTP_CUT
+               : http_exchange_outcome(attempt->exchange);
+}
+
 void attempt_judge(struct attempt *attempt)
 {
     bool in_stream = attempt->is_stream && attempt->status / 100 == 2;
@@ -412,8 +431,7 @@ void attempt_judge(struct attempt *attempt)
     if (answered)
         judge_answer(&evidence, &attempt->judgement);
     else if (attempt->exchange)
-        judge_transport(http_exchange_outcome(attempt->exchange), attempt_was_sent(attempt),
-                        &attempt->judgement);
+        judge_transport(outcome_of(attempt), attempt_was_sent(attempt), &attempt->judgement);
     settle_whose_fault(attempt);
 }
 
@@ -485,5 +503,6 @@ void attempt_book(struct attempt *attempt, enum source_end end, const char *erro
     source_release(&request->worker->gate, &attempt->permit, &outcome);
     attempt_fill_record(attempt, now_wall_ms, error);
     /* Cancelling does not undo what the upstream does: its reservation stays (R12). */
-    attempt->record.kept_est = end == SOURCE_END_UNJUDGED && attempt->status / 100 <= 2 && *error;
+    attempt->record.kept_est = end == SOURCE_END_UNJUDGED && *error && attempt->status < 400 &&
+                               attempt->judgement.class == ATTEMPT_OK && attempt_was_sent(attempt);
 }

@@ -86,8 +86,10 @@ void attempt_clear(struct attempt *attempt);
 MUST_CHECK bool attempt_begin(struct attempt *attempt);
 /* Once more, on a fresh connection: a call that asks for nothing but an answer got none. */
 MUST_CHECK bool attempt_ask_again(struct attempt *attempt);
-/* Close what runs; harmless when nothing does. */
+/* Close what runs, and shed; harmless when nothing does. */
 void attempt_end(struct attempt *attempt);
+/* Nobody wants what is held any more: a body may take hours, and the thread its next request. */
+void attempt_shed(struct attempt *attempt);
 
 /* When the attempt's own time is over, and how that is told. */
 struct attempt_deadline {

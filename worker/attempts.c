@@ -86,8 +86,8 @@ static void end_plan(struct request *request)
 /* The call is over without an answer of an upstream. */
 static enum step_result give_up(struct request *request, const char *error)
 {
-    end_plan(request);
     lanes_stop(request, error);
+    end_plan(request);
     /* The upstream's connections are closed: only now does the slot go (N1). */
     ticket_give(&request->ticket, request->client_gone ? WAIT_CLIENT_GONE : WAIT_DONE, NULL);
     return request->client_gone ? STEP_OVER : STEP_FAULT;
@@ -124,6 +124,7 @@ static enum step_result fail(struct request *request, const struct plan_step *st
             break;
         }
         request->fault.retry_after_ms = step->retry_after_ms;
+        request->should_retry = request->scope->direct ? -1 : step->should_retry;
     }
     return give_up(request, "deadline");
 }
@@ -186,9 +187,43 @@ static bool go_on(struct request *request, const struct plan_step *step, enum st
     return true;
 }
 
+/* A client that has left may have wanted what runs to be finished; nothing begins for it any more
+ * (H6). */
+static bool is_for_nobody(const struct request *request, const struct plan_step *step)
+{
+    bool runs = false;
+
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++)
+        runs |= request->plan.lanes[lane].state == LANE_RUNNING;
+    return request->client_gone && !runs &&
+           (step->what == PLAN_START || step->what == PLAN_WAIT || step->what == PLAN_FALLBACK);
+}
+
+/* The call was throttled; or, later, the fallback cannot be had either, and nothing was sent to it.
+ * told: how the call ends when no other can be had, with the throttled answer. */
+static void take_fallback(struct request *request, struct plan_step *step, struct plan_step *told)
+{
+    if (step->what == PLAN_FALLBACK)
+        *told = plan_without_fallback(&request->plan, clock_monotonic_ns());
+    end_plan(request);
+    *step = *told;
+    if (!fall_back(request))
+        return;
+    begin_plan(request);
+    *step = plan_next(&request->plan, clock_monotonic_ns());
+}
+
+static bool wants_fallback(const struct request *request, const struct plan_step *step)
+{
+    return step->what == PLAN_FALLBACK ||
+           (step->what == PLAN_FAIL && request->fallbacks > 0 &&
+            (step->fail == PLAN_FAIL_NO_SOURCE || step->fail == PLAN_FAIL_BUSY));
+}
+
 enum step_result attempts_step(struct request *request)
 {
     enum step_result result = STEP_NEXT;
+    struct plan_step told = {.what = PLAN_FAIL, .fail = PLAN_FAIL_NO_SOURCE, .retry_after_ms = -1};
 
     if (!upstream_open(request))
         return give_up(request, "gateway");
@@ -202,6 +237,10 @@ enum step_result attempts_step(struct request *request)
     for (;;) {
         struct plan_step step = plan_next(&request->plan, clock_monotonic_ns());
 
+        if (is_for_nobody(request, &step))
+            return stopped(request);
+        if (wants_fallback(request, &step))
+            take_fallback(request, &step, &told);
         switch (step.what) {
         case PLAN_START:
         case PLAN_WAIT:
@@ -209,12 +248,7 @@ enum step_result attempts_step(struct request *request)
             if (!go_on(request, &step, &result))
                 return result;
             break;
-        case PLAN_FALLBACK:
-            end_plan(request);
-            if (fall_back(request))
-                begin_plan(request);
-            else
-                (void)plan_without_fallback(&request->plan, clock_monotonic_ns());
+        case PLAN_FALLBACK: /* taken above */
             break;
         case PLAN_COMMIT:
         case PLAN_ANSWER:

@@ -65,6 +65,15 @@ static bool make_lane(struct request *request, unsigned lane)
     return request->lanes[lane] != NULL;
 }
 
+/* Empty the lane. With a new round nothing that is left of the last one is wanted any more. */
+static void begin_lane(struct request *request, const struct plan_step *step)
+{
+    for (unsigned lane = 0; lane < PLAN_LANES; lane++)
+        if (request->lanes[lane] && (lane == step->lane || !step->hedge))
+            attempt_end(request->lanes[lane]);
+    attempt_clear(request->lanes[step->lane]);
+}
+
 static enum plan_refusal refusal_of(enum source_verdict verdict)
 {
     switch (verdict) {
@@ -152,8 +161,7 @@ bool lanes_start(struct request *request, const struct plan_step *step)
         return false;
     }
     attempt = request->lanes[step->lane];
-    attempt_end(attempt);
-    attempt_clear(attempt);
+    begin_lane(request, step);
     attempt->candidate = answer.candidate;
     attempt->source = request->scope->members[answer.candidate].source;
     attempt->permit = answer.permit;
@@ -197,6 +205,18 @@ static bool may_ask_again(const struct request *request, const struct attempt *a
     return request->attempts == 1 && request->body.bytes == 0 &&
            http_exchange_outcome(attempt->exchange) == HTTP_NO_ANSWER &&
            (strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0);
+}
+
+/* True: it runs again, or has failed at that. */
+static bool ask_again(struct request *request, struct attempt *attempt)
+{
+    if (!may_ask_again(request, attempt))
+        return false;
+    if (!attempt_ask_again(attempt)) {
+        attempt->fault = request->fault.code;
+        failed_as(request, attempt, ATTEMPT_OURS, fault_code_text(attempt->fault));
+    }
+    return true;
 }
 
 static bool other_lane_runs(const struct request *request, const struct attempt *attempt)
@@ -246,20 +266,24 @@ static bool is_empty_handed(const struct request *request, const struct attempt 
     if (attempt->is_stream)
         return is_readable_stream(request, attempt) && !attempt->pictures.delivered.content_seen;
     return attempt->held.limit == ATTEMPT_ANSWER_HELD_MAX &&
-           attempt->pictures.body == PICTURES_JSON && !attempt->pictures.delivered.terminal_seen;
+           attempt->pictures.body == PICTURES_JSON &&
+           attempt->pictures.json.state != JSON_SCAN_TOO_DEEP &&
+           !attempt->pictures.delivered.terminal_seen;
 }
 
 static void attend_finished(struct request *request, struct attempt *attempt)
 {
     enum fault_code fault;
 
-    if (may_ask_again(request, attempt) && attempt_ask_again(attempt))
+    if (ask_again(request, attempt))
         return;
     attempt_read_end(attempt);
     fault = attempt_outcome_fault(attempt);
-    if (attempt->status >= 400 ||
-        (fault == FAULT_NONE && attempt->is_stream &&
-         attempt->pictures.delivered.error_before_content && !plan_is_last_hope(&request->plan))) {
+    if (fault == FAULT_NONE && request->scope->direct) {
+        plan_content(&request->plan, attempt->lane, clock_monotonic_ns()); /* whatever it says */
+    } else if (attempt->status >= 400 || (fault == FAULT_NONE && attempt->is_stream &&
+                                          attempt->pictures.delivered.error_before_content &&
+                                          !plan_is_last_hope(&request->plan))) {
         attempt_judge(attempt);
         failed(request, attempt, fault == FAULT_NONE, attempt->judgement.error);
     } else if (fault != FAULT_NONE) {
@@ -274,13 +298,19 @@ static void attend_finished(struct request *request, struct attempt *attempt)
     }
 }
 
-/* Its time is over: sent and not answered, what became of it is unknown (decisions, Calls). */
+/* Its time is over. Sent and not answered, what became of it is unknown (decisions, Calls); of an
+ * error the head says enough. */
 static void attend_time_out(struct request *request, struct attempt *attempt,
                             const struct attempt_deadline *deadline)
 {
     bool sent = attempt_was_sent(attempt);
 
     attempt->fault = deadline->fault;
+    if (attempt->status >= 400) {
+        attempt_judge(attempt);
+        failed(request, attempt, false, attempt->judgement.error);
+        return;
+    }
     failed_as(request, attempt, sent ? ATTEMPT_UNKNOWN : ATTEMPT_UNSENT, deadline->error);
 }
 
@@ -291,7 +321,7 @@ static void open_rows(struct request *request)
         struct attempt *attempt = request->lanes[lane];
 
         if (attempt->opened || attempt->booked || !attempt_was_sent(attempt))
-            continue;
+            continue; /* not sent yet: the next look will see it */
         attempt->opened = true;
         attempt_fill_record(attempt, 0, "");
         journal(request, attempt);
@@ -335,9 +365,8 @@ void lanes_attend(struct request *request)
 {
     const struct attempt *hedge = request->lanes[1];
 
-    if (hedge && hedge->exchange && !hedge->booked && !hedge->opened && attempt_was_sent(hedge)) {
+    if (hedge && !hedge->booked && attempt_was_sent(hedge))
         open_rows(request);
-    }
     for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
         struct attempt *attempt = request->lanes[lane];
 
@@ -349,13 +378,16 @@ void lanes_attend(struct request *request)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Nothing of it was sent: it never was (D9). */
-static void forget(struct request *request, struct attempt *attempt)
+/* Nothing of it was sent: it never was (D9). False: it was. */
+static bool forget(struct request *request, struct attempt *attempt)
 {
+    if (!attempt->hedge || attempt->booked || attempt_was_sent(attempt))
+        return false;
     attempt_book(attempt, SOURCE_END_UNJUDGED, "");
     request->attempts--;
     attempt_end(attempt);
     plan_taken_back(&request->plan, attempt->lane, clock_monotonic_ns());
+    return true;
 }
 
 void lanes_cancel(struct request *request, const struct plan_step *step)
@@ -363,10 +395,8 @@ void lanes_cancel(struct request *request, const struct plan_step *step)
     struct attempt *attempt = request->lanes[step->lane];
 
     /* What is booked as lost before its connection is closed cannot be taken for a failure. */
-    if (attempt->hedge && !attempt_was_sent(attempt)) {
-        forget(request, attempt);
+    if (forget(request, attempt))
         return;
-    }
     close_row(request, attempt, SOURCE_END_UNJUDGED,
               step->why == PLAN_LOST ? "hedge_cancelled" : "deadline");
     attempt_end(attempt);
@@ -378,7 +408,7 @@ void lanes_stop(struct request *request, const char *error)
     for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
         struct attempt *attempt = request->lanes[lane];
 
-        if (!attempt)
+        if (!attempt || forget(request, attempt))
             continue;
         close_row(request, attempt, SOURCE_END_UNJUDGED, error);
         attempt_end(attempt);

@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#define HELD_BYTES_KEPT (16U << 10)
-
 /* A larger document than this, for a client that was promised a stream, stalls and ends in an
  * error. */
 #define WRAPPED_BYTES_MAX (128U << 20)
@@ -77,10 +75,7 @@ static bool commit(struct request *request)
     request->status = attempt->status;
     upstream_give_slot(request);
     passed = send_head(request) && upstream_pass_body(request, text_string(held), held->length);
-    if (held->capacity > HELD_BYTES_KEPT)
-        text_release(held); /* the body may take hours, and the thread its next request */
-    else
-        text_clear(held);
+    attempt_shed(attempt);
     http_exchange_resume(attempt->exchange);
     return passed;
 }
@@ -165,8 +160,7 @@ static enum step_result finish_wrapped(struct request *request)
     request->status = request->attempt->status;
     if (result == STEP_NEXT && !write_event(request))
         result = request_client_left(request);
-    text_release(&request->attempt->held);
-    request->attempt->held.limit = ATTEMPT_BODY_HELD_MAX;
+    attempt_shed(request->attempt);
     return result;
 }
 
@@ -213,10 +207,12 @@ enum step_result relay_step(struct request *request)
         set_misfit(request);
         return finish(request);
     }
-    if (wrap)
+    if (wrap) {
         attempt->held.limit = WRAPPED_BYTES_MAX;
-    else if (!commit(request))
+        http_exchange_resume(attempt->exchange);
+    } else if (!commit(request)) {
         return finish(request);
+    }
     while (http_exchange_outcome(attempt->exchange) == HTTP_RUNNING) {
         enum upstream_event event;
 

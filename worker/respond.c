@@ -73,9 +73,12 @@ bool respond_finish_head(struct request *request, struct text *head)
     return !head->overflowed;
 }
 
-static void append_retry_headers(const struct fault *fault, struct text *head)
+static void append_retry_headers(const struct request *request, struct text *head)
 {
-    int should_retry = fault_should_retry(fault->code);
+    const struct fault *fault = &request->fault;
+    /* Who has tried everything already knows better (H3). */
+    int should_retry =
+        request->should_retry >= 0 ? request->should_retry : fault_should_retry(fault->code);
     int status = fault_status(fault->code);
     int64_t after_ms = fault->retry_after_ms;
 
@@ -98,7 +101,7 @@ static void send_status(struct request *request)
     fault_append_json(&request->fault, &body);
     text_printf(&head, "Status: %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
                 request->status, reason_of(request->status), body.length);
-    append_retry_headers(&request->fault, &head);
+    append_retry_headers(request, &head);
     respond_append_own_headers(request, &head);
     text_append_string(&head, "\r\n");
     (void)fastcgi_write(request->fcgi, text_string(&head), head.length);

@@ -55,6 +55,16 @@ void upstream_close(struct request *request)
     request->client = NULL;
 }
 
+/* Where an upstream's own head is here, none of ours may come before it; unless its answer has failed,
+ * and may never be told of. */
+static bool may_beat(const struct request *request)
+{
+    const struct attempt *attempt = request->attempt;
+
+    return !request->committed && !request->discard &&
+           (request->response != RESPONSE_NONE || attempt->status == 0 || attempt->booked);
+}
+
 /* Something other than the upstream happened; true when the exchanges go on. */
 static bool look_around(struct request *request, const struct http_wait *wait, int64_t now_ns)
 {
@@ -65,10 +75,7 @@ static bool look_around(struct request *request, const struct http_wait *wait, i
         fault_set(&request->fault, FAULT_shutting_down, "%s", "");
         return false;
     }
-    /* The upstream's own head is here: none of ours may come before it. */
-    if (request->response == RESPONSE_NONE && request->attempt->status != 0)
-        return true;
-    if (!request->committed && !request->discard && !heartbeat_send(request, now_ns))
+    if (may_beat(request) && !heartbeat_send(request, now_ns))
         return client_left_midway(request);
     return true;
 }
@@ -76,6 +83,12 @@ static bool look_around(struct request *request, const struct http_wait *wait, i
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Does anybody wait for what it brings? */
+static bool is_wanted(const struct request *request, const struct attempt *attempt)
+{
+    return !attempt->booked || (request->plan.ended && request->attempt == attempt);
 }
 
 /* The first deadline of the exchanges that run. */
@@ -86,8 +99,7 @@ static int64_t attempts_deadline_ns(const struct request *request)
     for (unsigned lane = 0; lane < PLAN_LANES; lane++) {
         const struct attempt *attempt = request->lanes[lane];
 
-        if (attempt && attempt->exchange &&
-            (!attempt->booked || (request->committed && request->attempt == attempt)) &&
+        if (attempt && attempt->exchange && is_wanted(request, attempt) &&
             http_exchange_outcome(attempt->exchange) == HTTP_RUNNING)
             at_ns = earlier(at_ns, attempt_deadline(attempt).at_ns);
     }
@@ -105,7 +117,7 @@ enum upstream_event upstream_run(struct request *request, int64_t until_ns)
 
         wait.until_ns = earlier(earlier(until_ns, attempts_deadline_ns(request)),
                                 watchers_next_ns(request, now_ns));
-        if (!request->committed)
+        if (may_beat(request))
             wait.until_ns = earlier(wait.until_ns, request->next_heartbeat_ns);
         wake = http_client_run(request->client, &wait);
         if (wake == HTTP_WAKE_FINISHED)
