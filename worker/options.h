@@ -29,9 +29,8 @@ enum all_open_policy { ALL_OPEN_TRY, ALL_OPEN_REFUSE };
 /* Order of the words of source.flow_unit and scope.flow: enum flow_unit, enum flow_strategy
  * (shared/flow_terms.h). Of scope.tpm_charge: */
 enum tpm_charge { TPM_CHARGE_PREDICTED, TPM_CHARGE_INPUT };
-/* scope.flow_class is 0 interactive, 1 normal, 2 bulk, which is also the index in .weights and
- * .max_wait_ms; scope.flow_class_header_max besides: */
-#define CLASS_WORDS 3U
+/* scope.flow_class is an enum flow_class, the index in .weights and .max_wait_ms too;
+ * scope.flow_class_header_max besides: */
 #define CLASS_CLAIM_NONE 3
 enum dialect_name {
     DIALECT_OPENAI,
@@ -142,8 +141,8 @@ struct scope_options {
     int64_t stall_budget_settled_ms;        /* stall_budget_s, or twice the longest timeout_s */
     const struct scope_fallback *fallbacks; /* .fallback, taken apart */
     size_t fallback_count;
-    uint32_t weights[CLASS_WORDS];    /* .flow_weights */
-    int64_t max_wait_ms[CLASS_WORDS]; /* .flow_max_wait_s */
+    uint32_t weights[FLOW_CLASSES];    /* .flow_weights */
+    int64_t max_wait_ms[FLOW_CLASSES]; /* .flow_max_wait_s */
 };
 #undef OPTION_PICK_scope
 #undef OPTION_PICK_route
@@ -192,6 +191,9 @@ void options_free(struct options *options);
 /* What the source's account is granted per minute for a model, as the source calls it; 0: not
  * known. */
 struct model_limit options_limit_of(const struct source_options *source, const char *model);
+/* What the scope says of calls of this model at this source. */
+struct flow_terms options_flow_terms(const struct scope_options *scope,
+                                     const struct source_options *source, const char *model);
 
 /* penstockd -T: every option with its value and where it comes from; secrets masked. */
 void options_dump(const struct options *options, FILE *out);

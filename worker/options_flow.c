@@ -163,13 +163,13 @@ struct model_limit options_limit_of(const struct source_options *source, const c
 
 /* ---- classes of a scope ---------------------------------------------------------------------- */
 
-static bool read_weights(const char *const *items, uint32_t weights[CLASS_WORDS])
+static bool read_weights(const char *const *items, uint32_t weights[FLOW_CLASSES])
 {
     uint64_t number;
 
-    if (count_items(items) != CLASS_WORDS)
+    if (count_items(items) != FLOW_CLASSES)
         return false;
-    for (size_t i = 0; i < CLASS_WORDS; i++) {
+    for (size_t i = 0; i < FLOW_CLASSES; i++) {
         if (!parse_u64(items[i], &number) || number < 1 || number > WEIGHT_MAX)
             return false;
         weights[i] = (uint32_t)number;
@@ -177,11 +177,11 @@ static bool read_weights(const char *const *items, uint32_t weights[CLASS_WORDS]
     return true;
 }
 
-static bool read_waits(const char *const *items, int64_t waits_ms[CLASS_WORDS])
+static bool read_waits(const char *const *items, int64_t waits_ms[FLOW_CLASSES])
 {
-    if (count_items(items) != CLASS_WORDS)
+    if (count_items(items) != FLOW_CLASSES)
         return false;
-    for (size_t i = 0; i < CLASS_WORDS; i++)
+    for (size_t i = 0; i < FLOW_CLASSES; i++)
         if (!parse_duration_ms(items[i], 1000, &waits_ms[i]) || waits_ms[i] > WAIT_MAX_MS)
             return false;
     return true;
@@ -196,6 +196,33 @@ void options_read_classes(struct options_loader *loader, struct scope_options *s
     if (!read_waits(scope->flow_max_wait_s, scope->max_wait_ms))
         options_error(loader, subject_of(section_of_scope(loader, scope), "flow_max_wait_s"),
                       "these are no times; " WAITS_ALLOWED);
+}
+
+/* ---- for shared/flow.h ----------------------------------------------------------------------- */
+
+struct flow_terms options_flow_terms(const struct scope_options *scope,
+                                     const struct source_options *source, const char *model)
+{
+    struct model_limit limit = options_limit_of(source, model);
+    int64_t initial = scope->flow == FLOW_STRATEGY_RATE ? limit.rpm : 0;
+    struct flow_terms terms = {
+        .strategy = (enum flow_strategy)scope->flow,
+        .unit = (enum flow_unit)source->flow_unit,
+        .requests_quota = limit.rpm,
+        .units_quota = source->flow_unit == FLOW_UNIT_TASKS ? 0 : limit.tpm,
+        .initial_requests = scope->flow_initial >= 0 ? scope->flow_initial : initial,
+        .warmup_ns = scope->flow_warmup_ms * INT64_C(1000000),
+        .max_concurrent = (uint32_t)source->max_concurrency,
+        .server_queueing = source->dashscope_wait_ms > 0,
+        .max_waiting = (uint32_t)scope->flow_max_waiting,
+        .max_waiting_per_client = (uint32_t)scope->flow_max_waiting_per_client,
+    };
+
+    for (size_t i = 0; i < FLOW_CLASSES; i++) {
+        terms.weights[i] = scope->weights[i];
+        terms.max_wait_ns[i] = scope->max_wait_ms[i] * INT64_C(1000000);
+    }
+    return terms;
 }
 
 /* ---- has the strategy what it needs? --------------------------------------------------------- */

@@ -33,10 +33,29 @@ static const char *const section_helps[OPTION_SECTION_KINDS] = {
 
 /* ---- penstockd -T ---------------------------------------------------------------------------- */
 
-/* What the word stands for on this machine, in this configuration; "" when it stands for itself. */
-static void append_meaning(const struct options *options, const struct option_row *row,
-                           struct text *out)
+/* With no limit told at all, adaptive begins from nothing. */
+static bool learns_all(const struct option_section *section, const struct option_row *row)
 {
+    const struct scope_options *scope = section->target;
+
+    if (row->section != OPTION_SECTION_scope || strcmp(row->key, "flow") != 0 ||
+        scope->flow != FLOW_STRATEGY_ADAPTIVE)
+        return false;
+    for (size_t i = 0; i < scope->member_count; i++) {
+        const struct source_options *source = scope->members[i].source;
+
+        if (source->rpm > 0 || source->tpm > 0 || source->limits->glob)
+            return false;
+    }
+    return true;
+}
+
+/* What the word stands for on this machine, in this configuration; "" when it stands for itself. */
+static void append_meaning(const struct options *options, const struct option_section *section,
+                           const struct option_row *row, struct text *out)
+{
+    if (learns_all(section, row))
+        text_append_string(out, " (no source has rpm or tpm: all limits are learned)");
     if (row->section == OPTION_SECTION_penstock && strcmp(row->key, "workers") == 0 &&
         options->penstock.workers < 0)
         text_printf(out, " (%" PRId64 ")", options_workers(options));
@@ -64,7 +83,7 @@ static void dump_row(const struct options *options, const struct option_section 
         text_printf(&line, " %s", section->name);
     /* A secret's text is the reference to it, never the secret. */
     text_printf(&line, ".%s = %s", row->key, option_text(section, row));
-    append_meaning(options, row, &line);
+    append_meaning(options, section, row, &line);
     option_place_text(&value->place, &place);
     (void)fprintf(out, "%-60s  [%s]\n", text_string(&line), text_string(&place));
     text_release(&line);
