@@ -167,12 +167,16 @@ grants_in_order() {
     [ "$inversions" -le "$passed" ] || fail "$inversions grants out of order, only $passed past a waiter that did not answer"
 }
 ledger_is_whole() { # L5, N8: readable, nothing half-true, every grant is there, every row is closed
-    written() { [ "$(status_number waits_pending)" = 0 ] && [ "$(status_number calls_pending)" = 0 ]; }
+    written() {
+        [ "$(status_number waits_pending)" = 0 ] && [ "$(status_number calls_pending)" = 0 ] &&
+            [ "$(status_number attempts_pending)" = 0 ]
+    }
     until_true "the journal is written" written
     expect "integrity" "$(ledger 'pragma integrity_check')" ok
     expect "records lost" "$(status_number waits_lost)" 0
     expect "grants in the ledger" "$(ledger 'select count(*) from waits where grant_seq > 0')" "$(status_number image_granted)"
     expect "open rows" "$(ledger "select count(*) from waits where state in ('waiting', 'granted')")" 0
+    expect "attempts lost" "$(status_number attempts_lost)" 0
 }
 runs_at_once() { # runs_at_once N: so many new image calls run at the same time, and not one more
     upstream_reset

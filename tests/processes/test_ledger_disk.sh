@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 begin
 mkdir "$work/disk"
-mount -t tmpfs -o size=4m tmpfs "$work/disk" 2>/dev/null || { echo "skipped: mounting a tmpfs is not allowed here" && exit 77; }
+mount -t tmpfs -o size=8m tmpfs "$work/disk" 2>/dev/null || { echo "skipped: mounting a tmpfs is not allowed here" && exit 77; }
 mounts+=("$work/disk")
 start_upstream -q -d size=500,skip_sha
 penstock_options="workers = 2
