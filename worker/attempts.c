@@ -179,7 +179,7 @@ static bool go_on(struct request *request, const struct plan_step *step, enum st
         *ret = give_up(request, "gateway");
         return false;
     }
-    if (upstream_run(request, step->until_ns) == UPSTREAM_STOPPED) {
+    if (upstream_run(request, lanes_next_look_ns(request, step->until_ns)) == UPSTREAM_STOPPED) {
         *ret = stopped(request);
         return false;
     }

@@ -288,7 +288,7 @@ static void attend_finished(struct request *request, struct attempt *attempt)
         failed(request, attempt, fault == FAULT_NONE, attempt->judgement.error);
     } else if (fault != FAULT_NONE) {
         attempt_judge(attempt);
-        failed(request, attempt, false, fault_code_text(fault));
+        failed(request, attempt, false, attempt->judgement.error);
     } else if (is_empty_handed(request, attempt)) {
         attempt->judgement.class = ATTEMPT_TRANSIENT;
         (void)text_copy(attempt->judgement.error, sizeof attempt->judgement.error, "empty_answer");
@@ -326,6 +326,21 @@ static void open_rows(struct request *request)
         attempt_fill_record(attempt, 0, "");
         journal(request, attempt);
     }
+}
+
+/* Nothing wakes when a hedge's request goes out; its row is due then. */
+#define SENT_LOOK_NS (10 * NS_PER_MS)
+
+static bool awaits_sending(const struct attempt *hedge)
+{
+    return hedge && hedge->exchange && !hedge->booked && !hedge->opened;
+}
+
+int64_t lanes_next_look_ns(const struct request *request, int64_t until_ns)
+{
+    int64_t look_ns = clock_monotonic_ns() + SENT_LOOK_NS;
+
+    return awaits_sending(request->lanes[1]) && look_ns < until_ns ? look_ns : until_ns;
 }
 
 static void attend(struct request *request, struct attempt *attempt)

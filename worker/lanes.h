@@ -12,6 +12,8 @@
 MUST_CHECK bool lanes_start(struct request *request, const struct plan_step *step);
 /* See what has come, lane 0 first: content, a failure, an end. */
 void lanes_attend(struct request *request);
+/* When to look again although nothing has happened, until_ns at the latest. */
+int64_t lanes_next_look_ns(const struct request *request, int64_t until_ns);
 /* End a lane because the other has won or the call's deadline has come. */
 void lanes_cancel(struct request *request, const struct plan_step *step);
 /* End and book what still runs; error is the ledger's word. */

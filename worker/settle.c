@@ -70,7 +70,7 @@ static void fill_record(const struct request *request, int64_t now_ns, struct ca
         .bytes_out = (int64_t)fastcgi_sent_bytes(request->fcgi),
         .status = request->status,
         .upstream_status = attempt->status,
-        .stream = attempt->is_stream,
+        .stream = attempt->status != 0 ? attempt->is_stream : request_wants_stream(request),
         .pid = request->worker->pid,
         .attempts = request->attempts,
         .retries = request->retries,
