@@ -7,7 +7,7 @@ B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan
-SHARED := segment lock roster slots wait_queue leases gate sources source_rows breaker bucket owners journal counters snapshot \
+SHARED := segment lock roster slots wait_queue leases gate sources source_rows breaker bucket adaptive adaptive_window adaptive_signals owners journal counters snapshot \
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
@@ -285,7 +285,7 @@ $(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
-$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission heartbeat receive relay respond route upstream_head): \
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates heartbeat lanes receive relay respond route upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
 # a test program of several files
 $(B)/tests/bin/scenarios/run_scenarios: $(SCENARIO_PARTS:%=$(B)/%.o)

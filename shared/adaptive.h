@@ -6,8 +6,8 @@
  *   the pace, in requests per s    growth and per-second limits
  *   the share of the quotas        RPM and TPM refusals, also when somebody else uses the account
  *
- * States: STARTUP doubles the bound; PROBING pulls it towards the highest number that went well, with
- * a small thrust beyond it; HOLD keeps it while tokens come slowly; DRAIN sends nothing after a
+ * States: STARTUP doubles the bound; PROBING pulls it towards the highest number that went well,
+ * with a small thrust beyond it; HOLD keeps it while tokens come slowly; DRAIN sends nothing after a
  * refusal; RECOVERY is the time after that. A cut happens once per epoch: every call is sent in an
  * epoch, a DRAIN's end begins the next, and what calls of an older one report changes no state.
  *
@@ -99,8 +99,8 @@ struct adaptive_refusal {
 /* The refusal with kinds RPM/RPS and TPM/TPS made right from own use: a per-minute quota is only
  * reached by who used most of it. */
 enum adaptive_kind adaptive_refine(const struct adaptive_row *row,
-                                   const struct adaptive_refusal *refusal);
-/* True: it counted (one per epoch does, and none during a DRAIN). */
+                                   const struct adaptive_refusal *refusal, int64_t now_ns);
+/* Refines it first. True: it counted (one per epoch does, and none during a DRAIN). */
 bool adaptive_refused(struct adaptive_row *row, const struct adaptive_refusal *refusal,
                       int64_t now_ns);
 

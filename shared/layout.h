@@ -368,7 +368,7 @@ enum adaptive_state {
     ADAPTIVE_RECOVERY,
 };
 
-#define ADAPTIVE_BASE_SLOTS 5U /* of ADAPTIVE_BASE_SLOT_NS each: minimum of the last 8 to 10 min */
+#define ADAPTIVE_BASE_SLOTS 5U /* of two minutes each */
 #define ADAPTIVE_SIZES 24U     /* size classes of inputs, by powers of two */
 #define ADAPTIVE_RATIOS 32U    /* samples of a window that its medians are made of */
 #define ADAPTIVE_SECONDS 10U   /* sends are counted so far back */
@@ -386,7 +386,7 @@ struct adaptive_window {
     uint32_t peak;                                     /* in flight */
     uint32_t place_wanted, pace_wanted, budget_wanted; /* somebody waited for it */
     uint32_t ttft_count, whole_count;
-    uint32_t unused;
+    uint32_t queued_upstream; /* first tokens that an upstream's own queue made late */
     double decode_s, decode_tokens;
     double in_flight_s; /* integral over time */
     float ttft_ratio[ADAPTIVE_RATIOS], whole_ratio[ADAPTIVE_RATIOS];
@@ -413,6 +413,7 @@ struct adaptive_row {
     double requests_share, tokens_share;          /* q_r, q_k */
     double requests_learned, tokens_learned;      /* quotas nobody told; 0 = none yet */
     double mean_output;                           /* tokens; 0 = none yet */
+    double hold_limit;                            /* L when HOLD began */
     double last_step;                             /* of the bound */
     double best_throughput;                       /* in STARTUP */
     double slowness;                              /* rho of the last window */
@@ -478,12 +479,13 @@ struct flow_place_row {
     int64_t aside_until_ns;  /* its source is full: others may go before it until then; 0 = not */
     int64_t deadline_ns;     /* not granted after this */
     int64_t arrived_ns, granted_ns, sent_ns;
-    int64_t cost;        /* what its class is charged for, and its units when granted */
-    int64_t charged;     /* units taken from the flow so far; settled against the real ones */
-    int64_t predicted;   /* units beyond cost that burial books of a sent one */
-    int64_t tag_charged; /* what its class's finish tag was moved on by */
-    uint64_t client_key; /* of flow_clients, 0 = not counted there */
-    uint64_t epoch;      /* of the controller, when it was granted */
+    int64_t cost;      /* what its class is charged for, and its units when granted */
+    int64_t charged;   /* units taken from the flow so far; settled against the real ones */
+    int64_t predicted; /* units beyond cost that burial books of a sent one */
+    int64_t pace_from_ns, pace_until_ns; /* the flow's next_send_ns before and after its grant */
+    int64_t tag_charged;                 /* what its class's finish tag was moved on by */
+    uint64_t client_key;                 /* of flow_clients, 0 = not counted there */
+    uint64_t epoch;                      /* of the controller, when it was granted */
 };
 
 /* How many of one client wait in one flow; an index, built again from the rows. */
@@ -514,15 +516,15 @@ struct flow_second {
  * finds it after a holder of the lock died puts the balances back, unless the place got as far as the
  * step wanted (its state is written last). */
 struct flow_undo {
-    uint32_t place;        /* index + 1 */
-    uint32_t wanted_state; /* enum flow_place_state */
+    _Atomic uint32_t place; /* index + 1 */
+    uint32_t wanted_state;  /* enum flow_place_state */
+    int64_t charged;        /* of the place */
     int64_t virtual_time, finish, next_send_ns;
     struct bucket_row requests, units;
 };
 
 /* One (quota group, model): what of it is in use, what may be, and who waits. */
 struct flow_row {
-    uint32_t used;
     uint32_t strategy, unit; /* enum flow_strategy, enum flow_unit */
     uint32_t max_concurrent; /* 0 = no bound */
     char quota_group[NAME_SIZE], model[NAME_SIZE];
@@ -542,7 +544,6 @@ struct flow_row {
     uint64_t refusals[FLOW_REFUSAL_KINDS]; /* by the upstream, enum adaptive_kind */
     int64_t last_refusal_ns;               /* 0 = none yet */
     uint32_t last_refusal_kind;
-    uint32_t unused;
     uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
     struct flow_undo undo;
 };
@@ -558,6 +559,8 @@ struct layout_area {
     uint64_t flow_hashes[FLOWS_MAX]; /* of the names, 0 = free row: to find one fast */
     struct flow_row flows[FLOWS_MAX];
     uint64_t next_flow_seq;
+    uint32_t flow_slot_waiters; /* of those that wait, how many need an image slot too */
+    uint32_t unused;
     uint32_t flow_free_head; /* of flow_places */
     uint32_t flow_places_used;
     struct flow_place_row flow_places[FLOW_PLACES_MAX];

@@ -1,0 +1,374 @@
+/*
+ * adaptive.c - what happens to the controller from outside: calls sent, refused, idle time, memory;
+ * and what it answers. What it does by itself is in adaptive_window.c, how it sees slowness in
+ * adaptive_signals.c.
+ */
+#include "shared/adaptive.h"
+
+#include "base/clock.h"
+#include "shared/adaptive_inside.h"
+#include "shared/bucket.h"
+
+#define DRAINS_MAX 5U       /* doublings of the pause ... */
+#define DRAINS_MAX_QUOTA 2U /* ... of a quota's: long silence would only cost growth afterwards */
+#define DRAINS_NS (30 * NS_PER_S)
+#define COOL_MAX_S 20.0
+#define RETRY_AFTER_MIN_S 1.0
+#define RETRY_AFTER_MAX_S 60.0
+#define JITTER 0.25
+#define FAULTS_OF_A_CAP 2U
+#define USED_MOST 0.8 /* of a per-minute quota: below, a per-second limit refused */
+#define IDLE_NS (10 * NS_PER_S)
+#define IDLE_HALVINGS_MAX 60
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
+static int64_t quota_within(int64_t quota)
+{
+    return quota < 0                             ? 0
+           : quota > (int64_t)ADAPTIVE_QUOTA_MAX ? (int64_t)ADAPTIVE_QUOTA_MAX
+                                                 : quota;
+}
+
+void adaptive_init(struct adaptive_row *row, const struct adaptive_terms *terms, int64_t now_ns)
+{
+    row->requests_quota = quota_within(terms->requests_quota);
+    row->tokens_quota = quota_within(terms->tokens_quota);
+    row->in_flight_max = terms->in_flight_max > 0 ? terms->in_flight_max : ADAPTIVE_IN_FLIGHT_MAX;
+    row->server_queueing = terms->server_queueing;
+    if (row->state == ADAPTIVE_NONE) {
+        row->limit = ADAPTIVE_LIMIT_START;
+        row->watermark = ADAPTIVE_WATERMARK_START;
+        row->growth = ADAPTIVE_GROWTH_START;
+        row->requests_share = 1;
+        row->tokens_share = 1;
+        row->slowness = 1;
+        row->pace = adaptive_pace_start(row);
+        row->second_ns = now_ns;
+        adaptive_window_begin(row, now_ns);
+        adaptive_set_state(row, ADAPTIVE_STARTUP, now_ns);
+    }
+    adaptive_keep(row);
+}
+
+/* ---- what it answers ------------------------------------------------------------------------ */
+
+/* Two seconds of the quota in hand, the share of it as rate; of a quota that was told, never more
+ * in any minute than it. */
+static struct adaptive_budget budget(int64_t told, double learned, double share)
+{
+    struct adaptive_budget budget = {0, 0};
+    double quota = told > 0 ? (double)told : learned;
+    struct bucket_terms strict;
+
+    if (!(quota > 0))
+        return budget;
+    strict = bucket_terms_strict((int64_t)quota);
+    budget.capacity_micro = strict.capacity_micro;
+    budget.rate_micro = (int64_t)(share * quota * (double)BUCKET_UNIT);
+    if (told > 0 && budget.rate_micro > strict.rate_micro)
+        budget.rate_micro = strict.rate_micro;
+    return budget;
+}
+
+struct adaptive_limits adaptive_may_send(struct adaptive_row *row, int64_t now_ns)
+{
+    struct adaptive_limits limits = {.in_flight = UINT32_MAX};
+
+    if (row->state == ADAPTIVE_NONE)
+        return limits;
+    adaptive_tick(row, now_ns);
+    limits.in_flight = (uint32_t)row->limit;
+    limits.epoch = row->epoch;
+    limits.interval_ns = (int64_t)(1e9 / row->pace);
+    limits.drained_until_ns = row->state == ADAPTIVE_DRAIN ? row->drained_until_ns : 0;
+    limits.requests = budget(row->requests_quota, row->requests_learned, row->requests_share);
+    limits.tokens = budget(row->tokens_quota, row->tokens_learned, row->tokens_share);
+    return limits;
+}
+
+int64_t adaptive_wait_ns(struct adaptive_row *row, uint32_t ahead, int64_t now_ns)
+{
+    double left = (double)ahead, pace = row->pace, most, seconds = 0;
+
+    if (row->state == ADAPTIVE_NONE)
+        return 0;
+    adaptive_tick(row, now_ns);
+    most = adaptive_most(adaptive_pace_most(row) / 1.1, adaptive_pace_least(row));
+    if (row->state == ADAPTIVE_DRAIN)
+        seconds = adaptive_seconds(row->drained_until_ns - now_ns);
+    /* the ramp, then the quota */
+    for (; left > pace && pace < most; seconds++) {
+        left -= pace;
+        pace = pace * (1 + row->growth) + 0.05;
+    }
+    seconds += left / adaptive_least(pace, most);
+    return (int64_t)(adaptive_within(seconds, 0, 1e6) * 1e9);
+}
+
+/* ---- what it is told ------------------------------------------------------------------------ */
+
+void adaptive_waited(struct adaptive_row *row, enum adaptive_want want)
+{
+    switch (want) {
+    case ADAPTIVE_WANT_PLACE:
+        row->window.place_wanted++;
+        break;
+    case ADAPTIVE_WANT_PACE:
+        row->window.pace_wanted++;
+        row->second_pace_wanted++;
+        break;
+    case ADAPTIVE_WANT_BUDGET:
+        row->window.budget_wanted++;
+        break;
+    }
+}
+
+void adaptive_set_in_flight(struct adaptive_row *row, uint32_t in_flight, int64_t now_ns)
+{
+    if (now_ns > row->counted_ns) {
+        row->window.in_flight_s +=
+            (double)row->in_flight * adaptive_seconds(now_ns - row->counted_ns);
+        row->counted_ns = now_ns;
+    }
+    row->in_flight = in_flight;
+    if (in_flight > row->window.peak)
+        row->window.peak = in_flight;
+}
+
+void adaptive_sent(struct adaptive_row *row, int64_t now_ns)
+{
+    int64_t second = now_ns / NS_PER_S;
+
+    if (row->state == ADAPTIVE_NONE)
+        return;
+    if (second - row->sends_second >= ADAPTIVE_SECONDS)
+        row->sends_second = second - ADAPTIVE_SECONDS;
+    while (row->sends_second < second)
+        row->sends[++row->sends_second % ADAPTIVE_SECONDS] = 0;
+    row->sends[second % ADAPTIVE_SECONDS]++;
+}
+
+void adaptive_resume_after_idle(struct adaptive_row *row, int64_t idle_ns, int64_t now_ns)
+{
+    int64_t halvings = idle_ns / IDLE_NS;
+    double limit = row->limit, pace = row->pace;
+
+    if (row->state == ADAPTIVE_NONE || row->state == ADAPTIVE_DRAIN || halvings <= 0)
+        return;
+    for (int64_t i = 0; i < halvings && i < IDLE_HALVINGS_MAX; i++) {
+        limit /= 2;
+        pace /= 2;
+    }
+    row->limit = adaptive_least(row->limit, adaptive_most(ADAPTIVE_LIMIT_START, limit));
+    row->pace = adaptive_least(row->pace, adaptive_most(adaptive_pace_start(row), pace));
+    row->last_step = 0;
+    row->second_pace_wanted = 0;
+    row->second_ns = now_ns;
+    adaptive_set_state(row, row->limit < row->watermark / 2 ? ADAPTIVE_STARTUP : ADAPTIVE_PROBING,
+                       now_ns);
+    adaptive_keep(row);
+    adaptive_window_begin(row, now_ns);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+/* The pause after a refusal, before doublings. */
+static const double cool_s[ADAPTIVE_KINDS] = {
+    [ADAPTIVE_RPM] = 1.5,   [ADAPTIVE_TPM] = 1.5, [ADAPTIVE_RPS] = 1.0,   [ADAPTIVE_TPS] = 1.0,
+    [ADAPTIVE_BURST] = 1.5, [ADAPTIVE_CAP] = 2.0, [ADAPTIVE_FAULT] = 2.0,
+};
+
+static bool used_most(double used, double quota, double share)
+{
+    return used >= USED_MOST * share * quota;
+}
+
+/* Without any quota known, a per-minute one is believed when the last minute was as busy as the
+ * last seconds: at a ramp, a per-second limit comes first. */
+enum adaptive_kind adaptive_refine(const struct adaptive_row *row,
+                                   const struct adaptive_refusal *refusal, int64_t now_ns)
+{
+    double minute = 60 * adaptive_recent_pace(row, now_ns);
+    double requests = (double)refusal->requests_60s, tokens = (double)refusal->tokens_60s;
+    double quota;
+    bool most;
+
+    switch (refusal->kind) {
+    case ADAPTIVE_RPM:
+    case ADAPTIVE_RPS:
+        quota = adaptive_requests_quota(row);
+        most =
+            quota > 0 ? used_most(requests, quota, row->requests_share) : minute <= 1.25 * requests;
+        return most ? ADAPTIVE_RPM : ADAPTIVE_RPS;
+    case ADAPTIVE_TPM:
+    case ADAPTIVE_TPS:
+        quota = adaptive_tokens_quota(row);
+        most = quota > 0 ? used_most(tokens, quota, row->tokens_share) : minute <= 1.25 * requests;
+        return most ? ADAPTIVE_TPM : ADAPTIVE_TPS;
+    case ADAPTIVE_BURST:
+    case ADAPTIVE_CAP:
+    case ADAPTIVE_FAULT:
+    case ADAPTIVE_KINDS:
+        break;
+    }
+    return refusal->kind;
+}
+
+/* What is left of a share after a refusal at this use; a quota nobody told is that use. */
+static double cut_share(double share, double used, int64_t told, double *learned)
+{
+    if (told == 0 && (*learned == 0 || used < *learned))
+        *learned = adaptive_most(used, 1);
+    return adaptive_least(0.97 * share, 0.97 * used / (told > 0 ? (double)told : *learned));
+}
+
+static void cut(struct adaptive_row *row, enum adaptive_kind kind,
+                const struct adaptive_refusal *refusal)
+{
+    double floor = adaptive_pace_start(row) / 2;
+
+    switch (kind) {
+    case ADAPTIVE_RPM:
+        row->requests_share = cut_share(row->requests_share, (double)refusal->requests_60s,
+                                        row->requests_quota, &row->requests_learned);
+        adaptive_keep(row);
+        row->pace = adaptive_most(
+            floor, adaptive_least(0.6 * row->pace,
+                                  row->requests_share * adaptive_requests_quota(row) / 60));
+        break;
+    case ADAPTIVE_TPM:
+        row->tokens_share = cut_share(row->tokens_share, (double)refusal->tokens_60s,
+                                      row->tokens_quota, &row->tokens_learned);
+        row->pace = adaptive_most(floor, 0.6 * row->pace);
+        break;
+    case ADAPTIVE_RPS:
+    case ADAPTIVE_TPS:
+        row->pace *= 0.8;
+        break;
+    case ADAPTIVE_BURST:
+        row->pace *= 0.7;
+        row->growth /= 2;
+        break;
+    case ADAPTIVE_CAP:
+    case ADAPTIVE_FAULT:
+        row->watermark = 0.95 * (double)row->in_flight;
+        row->limit = 0.7 * adaptive_least(row->limit, (double)row->in_flight + 1);
+        break;
+    case ADAPTIVE_KINDS:
+        UNREACHABLE();
+    }
+    adaptive_keep(row);
+}
+
+static double pause_s(const struct adaptive_row *row, enum adaptive_kind kind,
+                      const struct adaptive_refusal *refusal)
+{
+    uint32_t most = kind == ADAPTIVE_RPM || kind == ADAPTIVE_TPM ? DRAINS_MAX_QUOTA : DRAINS_MAX;
+    uint32_t doublings = row->drains < most ? row->drains : most;
+    double seconds = refusal->retry_after_ns > 0
+                         ? adaptive_within(adaptive_seconds(refusal->retry_after_ns),
+                                           RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S)
+                         : adaptive_least(COOL_MAX_S, cool_s[kind] * (double)(1U << doublings));
+
+    return seconds * (1 + JITTER * (double)refusal->random / (double)UINT32_MAX);
+}
+
+bool adaptive_refused(struct adaptive_row *row, const struct adaptive_refusal *refusal,
+                      int64_t now_ns)
+{
+    enum adaptive_kind kind;
+
+    REQUIRE(refusal->kind < ADAPTIVE_KINDS);
+    if (row->state == ADAPTIVE_NONE)
+        return false;
+    adaptive_tick(row, now_ns);
+    kind = adaptive_refine(row, refusal, now_ns);
+    row->refusals[kind]++;
+    if (kind == ADAPTIVE_FAULT && ++row->window.faults < FAULTS_OF_A_CAP)
+        return false;
+    row->window.refusals++;
+    row->second_refusals++;
+    if (refusal->epoch != row->epoch || row->state == ADAPTIVE_DRAIN)
+        return false;
+    row->drains = row->cuts > 0 && now_ns - row->drain_ns < DRAINS_NS
+                      ? (row->drains < DRAINS_MAX ? row->drains + 1 : DRAINS_MAX)
+                      : 0;
+    cut(row, kind, refusal);
+    row->cuts++;
+    row->drain_kind = kind;
+    row->drained_until_ns = now_ns + (int64_t)(pause_s(row, kind, refusal) * 1e9);
+    adaptive_set_state(row, ADAPTIVE_DRAIN, now_ns);
+    return true;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+struct adaptive_memory adaptive_export(const struct adaptive_row *row)
+{
+    return (struct adaptive_memory){
+        .watermark = row->watermark,
+        .pace = row->pace,
+        .growth = row->growth,
+        .requests_share = row->requests_share,
+        .tokens_share = row->tokens_share,
+        .requests_learned = row->requests_learned,
+        .tokens_learned = row->tokens_learned,
+        .mean_output = row->mean_output,
+        .tpt_base_s = adaptive_base_value(&row->tpt_base),
+    };
+}
+
+static bool is_within(double value, double least, double most)
+{
+    return value >= least && value <= most;
+}
+
+bool adaptive_import(struct adaptive_row *row, const struct adaptive_memory *memory, int64_t age_ns,
+                     int64_t now_ns)
+{
+    if (row->state != ADAPTIVE_STARTUP || age_ns < 0 || age_ns > ADAPTIVE_MEMORY_NS ||
+        !is_within(memory->watermark, 1, 1e6) || !is_within(memory->pace, 0, ADAPTIVE_PACE_MAX) ||
+        !is_within(memory->growth, ADAPTIVE_GROWTH_MIN, ADAPTIVE_GROWTH_MAX) ||
+        !is_within(memory->requests_share, ADAPTIVE_SHARE_MIN, 1) ||
+        !is_within(memory->tokens_share, ADAPTIVE_SHARE_MIN, 1) ||
+        !is_within(memory->requests_learned, 0, ADAPTIVE_QUOTA_MAX) ||
+        !is_within(memory->tokens_learned, 0, ADAPTIVE_QUOTA_MAX) ||
+        !is_within(memory->mean_output, 0, 1e8) || !is_within(memory->tpt_base_s, 0, 1e3))
+        return false;
+    row->watermark = memory->watermark;
+    row->limit = adaptive_most(ADAPTIVE_LIMIT_START, memory->watermark / 2);
+    row->pace = adaptive_most(adaptive_pace_start(row), memory->pace / 2);
+    row->growth = memory->growth;
+    row->requests_share = memory->requests_share;
+    row->tokens_share = memory->tokens_share;
+    row->requests_learned = memory->requests_learned;
+    row->tokens_learned = memory->tokens_learned;
+    row->mean_output = memory->mean_output;
+    adaptive_base_add(&row->tpt_base, memory->tpt_base_s, now_ns);
+    adaptive_keep(row);
+    return true;
+}
+
+/* ---- for people ----------------------------------------------------------------------------- */
+
+const char *adaptive_state_name(uint32_t state)
+{
+    static const char *const names[] = {
+        [ADAPTIVE_NONE] = "none", [ADAPTIVE_STARTUP] = "startup", [ADAPTIVE_PROBING] = "probing",
+        [ADAPTIVE_HOLD] = "hold", [ADAPTIVE_DRAIN] = "drain",     [ADAPTIVE_RECOVERY] = "recovery",
+    };
+
+    return state < LENGTH(names) ? names[state] : "?";
+}
+
+const char *adaptive_kind_name(enum adaptive_kind kind)
+{
+    static const char *const names[] = {
+        [ADAPTIVE_RPM] = "rpm",     [ADAPTIVE_TPM] = "tpm",     [ADAPTIVE_RPS] = "rps",
+        [ADAPTIVE_TPS] = "tps",     [ADAPTIVE_BURST] = "burst", [ADAPTIVE_CAP] = "saturation",
+        [ADAPTIVE_FAULT] = "fault",
+    };
+
+    return (unsigned)kind < LENGTH(names) ? names[kind] : "?";
+}

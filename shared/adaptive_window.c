@@ -1,0 +1,293 @@
+/*
+ * adaptive_window.c - what the controller does by itself: once per measuring window, once per
+ * second, and when a DRAIN is over.
+ */
+#include "base/clock.h"
+#include "shared/adaptive.h"
+#include "shared/adaptive_inside.h"
+
+#define SLOW_MUCH 2.0 /* so slow: HOLD at once ... */
+#define SLOW_SOME 1.5 /* ... or in so many windows */
+#define SLOW_WINDOWS 3U
+#define SLOW_OVER 1.3 /* leaves HOLD */
+#define SLOW_FIRST 3.0
+#define SLOW_FIRST_WINDOWS 2U
+#define HOLD_NS (10 * NS_PER_S) /* then the bound leaks */
+
+#define SHARE_REST_NS (15 * NS_PER_S) /* after a cut, before shares come back */
+#define CALM_NS (30 * NS_PER_S)       /* after a cut, before it is forgotten */
+#define RECOVERY_NS (5 * NS_PER_S)
+
+#define FULL_WINDOWS 3U
+#define THRUST_MAX 6U
+
+double adaptive_requests_quota(const struct adaptive_row *row)
+{
+    return row->requests_quota > 0 ? (double)row->requests_quota : row->requests_learned;
+}
+
+double adaptive_tokens_quota(const struct adaptive_row *row)
+{
+    return row->tokens_quota > 0 ? (double)row->tokens_quota : row->tokens_learned;
+}
+
+double adaptive_pace_start(const struct adaptive_row *row)
+{
+    return row->requests_quota > 0 ? 0.2 * (double)row->requests_quota / 60 : 1;
+}
+
+double adaptive_pace_least(const struct adaptive_row *row)
+{
+    return adaptive_least(0.5, adaptive_pace_start(row) / 2);
+}
+
+double adaptive_pace_most(const struct adaptive_row *row)
+{
+    double quota = adaptive_requests_quota(row);
+
+    return quota > 0
+               ? adaptive_most(1.1 * row->requests_share * quota / 60, adaptive_pace_least(row))
+               : ADAPTIVE_PACE_MAX;
+}
+
+double adaptive_recent_pace(const struct adaptive_row *row, int64_t now_ns)
+{
+    int64_t second = now_ns / NS_PER_S;
+    uint64_t sends = 0;
+
+    for (int64_t i = second - ADAPTIVE_SECONDS + 1; i <= second; i++)
+        if (i >= 0 && i <= row->sends_second && i > row->sends_second - ADAPTIVE_SECONDS)
+            sends += row->sends[i % ADAPTIVE_SECONDS];
+    return (double)sends / ADAPTIVE_SECONDS;
+}
+
+void adaptive_keep(struct adaptive_row *row)
+{
+    row->limit = adaptive_within(row->limit, ADAPTIVE_LIMIT_MIN, (double)row->in_flight_max);
+    row->watermark = adaptive_within(row->watermark, ADAPTIVE_WATERMARK_MIN, 1e6);
+    row->growth = adaptive_within(row->growth, ADAPTIVE_GROWTH_MIN, ADAPTIVE_GROWTH_MAX);
+    row->requests_share = adaptive_within(row->requests_share, ADAPTIVE_SHARE_MIN, 1);
+    row->tokens_share = adaptive_within(row->tokens_share, ADAPTIVE_SHARE_MIN, 1);
+    row->requests_learned = adaptive_within(row->requests_learned, 0, ADAPTIVE_QUOTA_MAX);
+    row->tokens_learned = adaptive_within(row->tokens_learned, 0, ADAPTIVE_QUOTA_MAX);
+    row->pace = adaptive_within(row->pace, adaptive_pace_least(row), ADAPTIVE_PACE_MAX);
+    row->last_step = adaptive_within(row->last_step, 0, 1e6);
+}
+
+void adaptive_set_state(struct adaptive_row *row, enum adaptive_state state, int64_t now_ns)
+{
+    row->state = state;
+    switch (state) {
+    case ADAPTIVE_STARTUP:
+        row->full = 0;
+        row->best_throughput = 0;
+        break;
+    case ADAPTIVE_HOLD:
+        row->hold_ns = now_ns;
+        row->hold_limit = row->limit;
+        break;
+    case ADAPTIVE_DRAIN:
+        row->drain_ns = now_ns;
+        break;
+    case ADAPTIVE_RECOVERY:
+        row->recovery_ns = now_ns;
+        row->epoch++;
+        break;
+    case ADAPTIVE_PROBING:
+        row->slow = 0;
+        row->slow_first = 0;
+        break;
+    case ADAPTIVE_NONE:
+        break;
+    }
+}
+
+/* ---- once per window ------------------------------------------------------------------------ */
+
+static double share_back(double share, double seconds)
+{
+    return share + (0.15 * (1 - share) + 0.01) * seconds / 5;
+}
+
+/* A quota that nobody told may be larger than what was learned: when all of it was used and more
+ * was wanted without a refusal, it is. */
+static double quota_up(double learned, double share, double seconds)
+{
+    return share >= 1 ? learned * (1 + 0.01 * seconds / 5) : learned;
+}
+
+static void forgive(struct adaptive_row *row, double seconds, int64_t now_ns)
+{
+    int64_t rest_ns = now_ns - row->drain_ns;
+
+    if (row->cuts == 0 || rest_ns > SHARE_REST_NS) {
+        if (row->window.budget_wanted > 0) {
+            row->requests_learned = quota_up(row->requests_learned, row->requests_share, seconds);
+            row->tokens_learned = quota_up(row->tokens_learned, row->tokens_share, seconds);
+        }
+        row->requests_share = share_back(row->requests_share, seconds);
+        row->tokens_share = share_back(row->tokens_share, seconds);
+    }
+    if (row->cuts == 0 || rest_ns > CALM_NS) {
+        row->drains = 0;
+        row->growth *= 1 + 0.1 * seconds / 60;
+    }
+}
+
+static bool gets_slow(struct adaptive_row *row, struct adaptive_slowness slowness)
+{
+    row->slow = slowness.tokens >= SLOW_SOME ? row->slow + 1 : 0;
+    row->slow_first = slowness.first >= SLOW_FIRST ? row->slow_first + 1 : 0;
+    return slowness.tokens >= SLOW_MUCH || row->slow >= SLOW_WINDOWS ||
+           row->slow_first >= SLOW_FIRST_WINDOWS;
+}
+
+/* Slow for long: fewer in flight. When a quarter of them is as slow, it is not their number. */
+static void leak(struct adaptive_row *row, double slowness, int64_t now_ns)
+{
+    row->limit *= adaptive_most(0.8, SLOW_SOME / slowness);
+    row->watermark = row->limit;
+    if (row->limit > adaptive_most(row->hold_limit / 4, ADAPTIVE_LIMIT_MIN))
+        return;
+    row->tpt_base = (struct adaptive_base){0};
+    row->whole_base = (struct adaptive_base){0};
+    adaptive_set_state(row, ADAPTIVE_PROBING, now_ns);
+}
+
+static void judge_slowness(struct adaptive_row *row, struct adaptive_slowness slowness,
+                           int64_t now_ns)
+{
+    if (row->state != ADAPTIVE_HOLD) {
+        if (gets_slow(row, slowness)) {
+            adaptive_set_state(row, ADAPTIVE_HOLD, now_ns);
+            row->watermark = row->mean_in_flight;
+        }
+    } else if (slowness.tokens < SLOW_OVER && slowness.first < SLOW_FIRST) {
+        adaptive_set_state(row, ADAPTIVE_PROBING, now_ns);
+    }
+    if (row->state == ADAPTIVE_HOLD && now_ns - row->hold_ns > HOLD_NS &&
+        slowness.tokens >= SLOW_SOME)
+        leak(row, slowness.tokens, now_ns);
+}
+
+/* Where STARTUP, and where spring and thrust pull the bound. */
+static double pull(struct adaptive_row *row, int64_t now_ns)
+{
+    double limit = row->limit, tension, thrust;
+
+    if (row->state == ADAPTIVE_STARTUP) {
+        row->full = row->throughput < 1.25 * row->best_throughput ? row->full + 1 : 0;
+        row->best_throughput = adaptive_most(row->best_throughput, row->throughput);
+        if (row->full >= FULL_WINDOWS)
+            adaptive_set_state(row, ADAPTIVE_PROBING, now_ns);
+        return 2 * limit;
+    }
+    tension = adaptive_most(0, 1 - limit / row->watermark);
+    thrust = adaptive_least(1 + 0.05 * limit, (double)(1U << row->thrust));
+    if (limit < row->watermark)
+        row->thrust = 0;
+    else if (row->thrust < THRUST_MAX)
+        row->thrust++;
+    return adaptive_most(limit * (1 + 0.5 * tension), limit + thrust);
+}
+
+static void grow(struct adaptive_row *row, double seconds, int64_t now_ns)
+{
+    double limit = row->limit;
+    double step = pull(row, now_ns) - limit;
+    double most = adaptive_most(limit, 1.25 * row->mean_in_flight + 1); /* Little's law */
+
+    step = adaptive_least(step, adaptive_most(1, 0.07 * limit * seconds));
+    step = adaptive_least(step, 1.5 * row->last_step + 1);
+    row->limit = adaptive_least(limit + step, adaptive_least(most, (double)row->in_flight_max));
+    row->last_step = row->limit - limit;
+}
+
+static void close_window(struct adaptive_row *row, int64_t now_ns)
+{
+    struct adaptive_window *window = &row->window;
+    double seconds = adaptive_within(adaptive_seconds(now_ns - window->from_ns), 1e-3, 10);
+    bool clean = window->refusals == 0;
+    bool limited =
+        window->place_wanted > 0 && (double)window->peak >= 0.8 * (double)(uint32_t)row->limit;
+    struct adaptive_slowness slowness = adaptive_window_slowness(row, now_ns);
+
+    row->throughput = (double)window->completions / seconds;
+    row->mean_in_flight =
+        window->in_flight_s / adaptive_most(seconds, adaptive_seconds(now_ns - window->from_ns));
+    row->slowness = slowness.tokens;
+    if (clean)
+        forgive(row, seconds, now_ns);
+    if (window->queued_upstream > 0)
+        row->growth /= 2;
+    if (row->state == ADAPTIVE_RECOVERY && clean && now_ns - row->recovery_ns > RECOVERY_NS)
+        adaptive_set_state(row, ADAPTIVE_PROBING, now_ns);
+    judge_slowness(row, slowness, now_ns);
+    if (clean && limited && row->state != ADAPTIVE_HOLD)
+        grow(row, seconds, now_ns);
+    if (clean && limited && slowness.tokens < SLOW_SOME)
+        row->watermark = adaptive_most(row->watermark, (double)window->peak);
+    if (row->state == ADAPTIVE_PROBING)
+        row->watermark = adaptive_most(row->limit, row->watermark * (1 - 0.002 * seconds));
+    adaptive_keep(row);
+    adaptive_window_begin(row, now_ns);
+}
+
+/* ---- once per second ------------------------------------------------------------------------ */
+
+static void govern_pace(struct adaptive_row *row, int64_t now_ns)
+{
+    if (row->second_pace_wanted > 0) {
+        if (row->second_refusals == 0)
+            row->pace =
+                adaptive_least(adaptive_pace_most(row), row->pace * (1 + row->growth) + 0.05);
+    } else {
+        double used = 1.5 * adaptive_recent_pace(row, now_ns) + 1;
+
+        row->pace = adaptive_most(adaptive_pace_start(row), adaptive_least(row->pace, used));
+    }
+    row->second_pace_wanted = 0;
+    row->second_refusals = 0;
+    row->second_ns = now_ns;
+    adaptive_keep(row);
+}
+
+/* ---- by time alone -------------------------------------------------------------------------- */
+
+/* An upstream that limits growth forgets us in a silence: the longer, the slower we begin again. */
+static double after_silence(double pace, double seconds)
+{
+    double halves = adaptive_within(seconds / 10, 0, 4);
+
+    for (; halves >= 1; halves--)
+        pace /= 2;
+    return pace * (1 - halves / 2);
+}
+
+static void end_drain(struct adaptive_row *row, int64_t now_ns)
+{
+    row->pace = adaptive_most(adaptive_pace_start(row) / 2,
+                              after_silence(row->pace, adaptive_seconds(now_ns - row->drain_ns)));
+    row->second_pace_wanted = 0;
+    row->second_refusals = 0;
+    row->second_ns = now_ns;
+    adaptive_set_state(row, ADAPTIVE_RECOVERY, now_ns);
+    adaptive_keep(row);
+    adaptive_window_begin(row, now_ns);
+}
+
+void adaptive_tick(struct adaptive_row *row, int64_t now_ns)
+{
+    if (row->state == ADAPTIVE_NONE)
+        return;
+    if (row->state == ADAPTIVE_DRAIN) {
+        if (now_ns < row->drained_until_ns)
+            return;
+        end_drain(row, now_ns);
+    }
+    adaptive_set_in_flight(row, row->in_flight, now_ns); /* the integral up to now */
+    if (adaptive_window_is_due(row, now_ns))
+        close_window(row, now_ns);
+    if (now_ns - row->second_ns >= NS_PER_S)
+        govern_pace(row, now_ns);
+}
