@@ -285,7 +285,7 @@ $(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
-$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates heartbeat lanes receive relay respond route upstream_head): \
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates heartbeat lanes receive relay respond route settle upstream upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
 # a test program of several files
 $(B)/tests/bin/scenarios/run_scenarios: $(SCENARIO_PARTS:%=$(B)/%.o)
