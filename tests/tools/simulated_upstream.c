@@ -22,6 +22,26 @@
  * "background" and stream_options.include_usage are read from the first 64 KiB and last 4 KiB of
  * the body.
  *
+ * Limits of an account, as providers describe them, for every POST: GET /limits?KEY=VALUE&... sets
+ * and tells them, /limits/reset forgets what was counted, /limits/seconds tells what happened
+ * second by second. Keys; 0 switches a single limit off:
+ *   on=0|1              (0)
+ *   rpm=N tpm=N         requests, and tokens, within any 60 s; input counts when a call is
+ *                       admitted, output when it ends
+ *   rps_factor=X tps_factor=X   so many times a 60th of them within any second
+ *   burst_floor=N burst_gain=X  attempts within 5 s: at most N, or X times the mean of the 30 s
+ *                       before, whichever is more
+ *   shared_above=N      calls in flight at full speed; more share it
+ *   refused_above=N     with so many in flight one more is answered 503
+ *   refusals_count=0|1  refused calls count towards rpm
+ *   dialect=compatible|dashscope|openai   the words of refusals
+ *   hints=0|1           Retry-After and x-ratelimit headers
+ *   bytes_per_token=X   of a request's body (4), unless in_tokens= says how many they are
+ *   first_ms=N input_us=N output_us=N   time to the first token (300), more for each of input
+ *                       (100), and for each of output (20000)
+ *   tokens_per_event=N  (1) of a stream
+ * A call says what it wants with out_tokens= and in_tokens= in X-Mock, which also is its usage.
+ *
  * How one call is answered is said by X-Mock: KEY=VALUE,KEY=VALUE. The same may stand in -d, in the
  * path (/m/KEYS/v1/...: give this to a source as its base_url) and in the model name ("mock:KEYS");
  * later ones win in the order -d, path, header, model. "=1" may be left out. Sizes take k, m, g. A
@@ -48,6 +68,7 @@
  *   seed=N          same seed, same bytes (ids, times and pictures; otherwise new for each call)
  *   url             data[].url in place of b64_json
  *   usage=0         none; 2: also unasked in a chat stream
+ *   in_tokens=N out_tokens=N   what usage says; see also limits
  *   done=0|1        without or with "data: [DONE]" (chat has it, images have not)
  *   incomplete      finish_reason length, response.incomplete
  *   error_event=N   after N events the family's error event, then the end
@@ -295,6 +316,7 @@ int main(int argc, char **argv)
     server->quiet = arguments.quiet;
     server->random = UINT64_C(88172645463325252);
     sim_filler_init();
+    sim_limits_init(&server->limits, clock_monotonic_ns());
     catch_signals(&signals);
     raise_file_limit();
     sim_stats_reset(&server->stats);
@@ -308,6 +330,7 @@ int main(int argc, char **argv)
     (void)fflush(stdout);
     serve(server, &signals);
     sim_connections_release(server);
+    sim_capacity_release(server);
     sim_timers_release(&server->timers);
     free(server);
     return 0;

@@ -202,10 +202,15 @@ static void response_object(const struct call *call, struct body *body,
     }
     sim_body_text(body, "]");
     if (drawing->complete && call->behaviour.usage) {
-        sim_body_text(
-            body, ",\"usage\":{\"input_tokens\":10,\"input_tokens_details\":{\"cached_tokens\":0},"
-                  "\"output_tokens\":8,\"output_tokens_details\":{\"reasoning_tokens\":0},"
-                  "\"total_tokens\":18}");
+        unsigned long long in = sim_answer_tokens_in(call);
+        unsigned long long out = sim_answer_tokens_out(call, 8);
+
+        sim_body_printf(
+            body,
+            ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":0},"
+            "\"output_tokens\":%llu,\"output_tokens_details\":{\"reasoning_tokens\":0},"
+            "\"total_tokens\":%llu}",
+            in, out, in + out);
         if (drawing->image) {
             sim_body_text(body, ",\"tool_usage\":{\"image_gen\":");
             sim_answer_image_usage(body, drawing->pictures);

@@ -12,10 +12,12 @@ static void model_name(const struct call *call, struct body *body)
 
 static void chat_usage(const struct call *call, struct body *body)
 {
-    unsigned long long out = (unsigned long long)sim_answer_events(call);
+    unsigned long long in = sim_answer_tokens_in(call);
+    unsigned long long out = sim_answer_tokens_out(call, sim_answer_events(call));
 
-    sim_body_printf(body, "{\"prompt_tokens\":10,\"completion_tokens\":%llu,\"total_tokens\":%llu",
-                    out, out + 10);
+    sim_body_printf(body,
+                    "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu", in,
+                    out, in + out);
     if (call->image)
         sim_body_printf(body, ",\"completion_tokens_details\":{\"image_tokens\":%llu}",
                         (unsigned long long)call->n * 1056);
@@ -164,7 +166,8 @@ bool sim_answer_embeddings(struct call *call, struct body *body)
             i ? "," : "", (unsigned long long)i);
     sim_body_text(body, "],\"model\":");
     model_name(call, body);
-    sim_body_text(body, ",\"usage\":{\"prompt_tokens\":10,\"total_tokens\":10}}");
+    sim_body_printf(body, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
+                    sim_answer_tokens_in(call), sim_answer_tokens_in(call));
     return false;
 }
 
@@ -180,7 +183,8 @@ static bool messages_stream(const struct call *call, struct body *body)
             "\"role\":\"assistant\",\"content\":[],\"model\":",
             (unsigned long long)sim_answer_seed(call));
         model_name(call, body);
-        sim_body_text(body, ",\"usage\":{\"input_tokens\":10,\"output_tokens\":1}}}\n\n");
+        sim_body_printf(body, ",\"usage\":{\"input_tokens\":%llu,\"output_tokens\":1}}}\n\n",
+                        sim_answer_tokens_in(call));
         sim_answer_event(body, "content_block_start");
         sim_body_text(
             body,
@@ -204,7 +208,7 @@ static bool messages_stream(const struct call *call, struct body *body)
     sim_body_printf(body,
                     "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},"
                     "\"usage\":{\"output_tokens\":%llu}}\n\n",
-                    (unsigned long long)events);
+                    sim_answer_tokens_out(call, events));
     sim_answer_event(body, "message_stop");
     sim_body_text(body, "{\"type\":\"message_stop\"}\n\n");
     return false;
@@ -220,8 +224,10 @@ bool sim_answer_messages(struct call *call, struct body *body)
     model_name(call, body);
     sim_body_text(body, ",\"content\":[{\"type\":\"text\",\"text\":\"");
     sim_answer_words(call, body);
-    sim_body_text(body, "\"}],\"stop_reason\":\"end_turn\",\"usage\":{\"input_tokens\":10,"
-                        "\"output_tokens\":8}}");
+    sim_body_printf(body,
+                    "\"}],\"stop_reason\":\"end_turn\",\"usage\":{\"input_tokens\":%llu,"
+                    "\"output_tokens\":%llu}}",
+                    sim_answer_tokens_in(call), sim_answer_tokens_out(call, 8));
     return false;
 }
 

@@ -355,6 +355,16 @@ uint64_t sim_answer_events(const struct call *call)
     return call->behaviour.events != NOT_GIVEN ? call->behaviour.events : EVENTS_BY_DEFAULT;
 }
 
+unsigned long long sim_answer_tokens_in(const struct call *call)
+{
+    return call->behaviour.in_tokens != NOT_GIVEN ? call->behaviour.in_tokens : 10;
+}
+
+unsigned long long sim_answer_tokens_out(const struct call *call, uint64_t usual)
+{
+    return call->behaviour.out_tokens != NOT_GIVEN ? call->behaviour.out_tokens : usual;
+}
+
 void sim_answer_image_usage(struct body *body, uint64_t pictures)
 {
     unsigned long long tokens = (unsigned long long)pictures * 1056;

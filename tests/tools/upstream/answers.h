@@ -46,6 +46,9 @@ void sim_answer_picture(const struct call *call, struct body *body, uint64_t ind
 void sim_answer_event(struct body *body, const char *name);
 /* Number of content events of a stream. */
 uint64_t sim_answer_events(const struct call *call);
+/* What usage says: as X-Mock or the limits have it, else 10 in, and `usual` out. */
+unsigned long long sim_answer_tokens_in(const struct call *call);
+unsigned long long sim_answer_tokens_out(const struct call *call, uint64_t usual);
 /* Is the answer a call of the tool that X-Mock names? */
 bool sim_answer_calls_tool(const struct call *call);
 #define TOOL_PIECES 2U

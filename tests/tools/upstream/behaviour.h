@@ -45,6 +45,7 @@ struct behaviour {
         seed;
     uint64_t image, stream, error_event, bad_event, job_fail, times, done, usage, quota,
         should_retry;
+    uint64_t in_tokens, out_tokens;
     uint64_t limit_requests, remaining_requests, limit_tokens, remaining_tokens;
     double hang_share;
     struct cut reset, close, stall, garble;

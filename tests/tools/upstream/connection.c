@@ -112,6 +112,7 @@ static void call_close(struct connection *connection, enum call_end end)
         return;
     connection->call_open = false;
     call_record(connection, end);
+    sim_capacity_leave(connection, end == END_DONE);
     connection->server->stats.bytes_in += connection->call.received;
     sim_stats_call_close(&connection->server->stats, connection->call.endpoint, end);
     sim_images_remove(connection);
@@ -233,6 +234,8 @@ static void control_answer(struct connection *connection)
         sim_body_text(body, "{\"ping\":\"pong\"}\n");
     else if (strcmp(connection->call.path, "/defaults") == 0)
         sim_defaults_answer(server, &connection->call, body);
+    else if (strncmp(connection->call.path, "/limits", 7) == 0)
+        sim_limits_answer(&server->limits, connection->call.path, connection->call.query, body);
     else
         sim_stats_write(&server->stats, body,
                         last && parse_u64(last + 5, &shown) ? shown : RECORDS_SHOWN);
@@ -315,6 +318,8 @@ static void request_complete(struct connection *connection)
         return;
     maybe_hang(connection);
     keep_quota(connection);
+    if (sim_capacity_take(connection))
+        return;
     if (behaviour->delay_ms == 0) {
         sim_sending_begin(connection);
         return;
@@ -327,7 +332,8 @@ static void request_complete(struct connection *connection)
 static bool is_control(const char *path)
 {
     return strcmp(path, "/stats") == 0 || strcmp(path, "/stats/reset") == 0 ||
-           strcmp(path, "/ping") == 0 || strcmp(path, "/defaults") == 0;
+           strcmp(path, "/ping") == 0 || strcmp(path, "/defaults") == 0 ||
+           strcmp(path, "/limits") == 0 || strncmp(path, "/limits/", 8) == 0;
 }
 
 /* The head is read: from here on the call is open. */

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "tests/tools/upstream/answers.h"
+#include "tests/tools/upstream/capacity.h"
 #include "tests/tools/upstream/jobs.h"
 #include "tests/tools/upstream/quota.h"
 #include "tests/tools/upstream/request.h"
@@ -76,6 +77,7 @@ struct connection {
     size_t image_place; /* in server->images, from 1; 0: no image call */
     int64_t begun_ns, read_ns;
     uint64_t sent_bytes;
+    struct share share;
     struct call call;
     struct sending sending;
 };
@@ -99,6 +101,8 @@ struct server {
     struct stats stats;
     struct jobs jobs;
     struct quota quota;
+    struct limits limits;
+    struct capacity capacity;
     char read_buffer[READ_BYTES];
 };
 

@@ -89,6 +89,10 @@ static void set_pace(struct connection *connection, int64_t now_ns)
         pause_ns ? pause_ns : (int64_t)connection->call.behaviour.chunk_ms * NS_PER_MS;
     int64_t from_ns = sending->due_ns ? sending->due_ns : now_ns;
 
+    if (connection->share.place != 0) {
+        sim_capacity_pace(connection);
+        return;
+    }
     if (pace_ns == 0 || connection->control)
         return;
     sending->due_ns = from_ns + pace_ns > now_ns ? from_ns + pace_ns : now_ns;
