@@ -19,7 +19,9 @@ globalThis.File ??= NodeFile;
 const build = path.resolve(root, process.env.BUILD ?? 'build/release');
 let stacks = 0;
 
-function configuration(stack, { penstock = {}, image = {} }) {
+// scope: options of a scope over two upstreams with keys of ours, instead of a route to the one.
+function configuration(stack, { penstock = {}, image = {}, source = {}, scope }) {
+    if (scope) source = { api_key: `@file:${stack.keyFile}`, ...source };
     const lines = (values) => Object.entries(values).map(([key, value]) => `${key} = ${value}`).join('\n');
     return `[penstock]
 ${lines({
@@ -35,9 +37,17 @@ ${lines({
 ${lines({ gate: stack.gate, ...image })}
 [source simulated]
 base_url = ${stack.upstreamUrl}
+${lines(source)}
+${scope ? `[source other]
+base_url = ${stack.otherUrl}
+${lines(source)}
+[scope pair]
+sources = simulated, other
+${lines(scope)}
+` : ''}
 [route all]
 path = /v1/
-source = simulated
+${scope ? 'scope = pair' : 'source = simulated'}
 `;
 }
 
@@ -55,7 +65,14 @@ class Stack {
         this.gate = `front-${process.pid}-${++stacks}`;
         this.socket = path.join(this.directory, 'penstock.sock');
         this.statusSocket = path.join(this.directory, 'status.sock');
-        await this.startUpstream();
+        this.keyFile = path.join(this.directory, 'key');
+        writeFileSync(this.keyFile, 'sk-of-penstock\n', { mode: 0o600 });
+        this.upstreamPort = await this.startUpstream('upstream');
+        this.upstreamUrl = `http://127.0.0.1:${this.upstreamPort}`;
+        if (this.settings.scope) {
+            this.otherPort = await this.startUpstream('other', '-n', 'other');
+            this.otherUrl = `http://127.0.0.1:${this.otherPort}`;
+        }
         await this.startPenstock();
         this.server = await startFront(this.front, path.join(this.directory, this.front), {
             socket: this.socket,
@@ -67,13 +84,13 @@ class Stack {
         this.semaphore = (await this.status()).segment.semaphore_id;
     }
 
-    async startUpstream() {
-        this.upstreamPort = await freePort();
-        this.upstreamUrl = `http://127.0.0.1:${this.upstreamPort}`;
-        this.upstream = startProcess('upstream', this.directory, [
-            path.join(build, 'tools/simulated_upstream'), '-p', String(this.upstreamPort),
+    async startUpstream(name, ...options) {
+        const port = await freePort();
+        this[name] = startProcess(name, this.directory, [
+            path.join(build, 'tools/simulated_upstream'), '-p', String(port), ...options,
         ]);
-        await untilListening(this.upstream, { host: '127.0.0.1', port: this.upstreamPort });
+        await untilListening(this[name], { host: '127.0.0.1', port });
+        return port;
     }
 
     async startPenstock() {
@@ -93,7 +110,7 @@ class Stack {
         this.agent.destroy();
         if (this.server) await this.server.stop();
         if (this.penstock) await stopProcess(this.penstock);
-        if (this.upstream) await stopProcess(this.upstream);
+        for (const upstream of [this.upstream, this.other]) if (upstream) await stopProcess(upstream);
         if (this.semaphore > 0)
             try {
                 execFileSync('ipcrm', ['-s', String(this.semaphore)], { stdio: 'ignore' });
@@ -118,14 +135,14 @@ class Stack {
     }
 
     // One plain HTTP request: {status, headers, complete, body (Buffer)}, also when the answer breaks off:
-    // then it is not complete. to: 'front' or 'upstream'; a body without a type is JSON.
+    // then it is not complete. to: 'front', 'upstream' or 'other'; a body without a type is JSON.
     request({ to = 'front', method = 'GET', body, headers, mock, ...options }) {
         return new Promise((resolve, reject) => {
             const request = http.request({
                 host: '127.0.0.1',
-                port: to === 'upstream' ? this.upstreamPort : this.port,
+                port: { upstream: this.upstreamPort, other: this.otherPort }[to] ?? this.port,
                 method,
-                agent: to === 'upstream' ? undefined : this.agent,
+                agent: to === 'front' ? this.agent : undefined,
                 timeout: 30000,
                 headers: {
                     ...(headers ?? (body === undefined ? {} : { 'content-type': 'application/json' })),
@@ -160,12 +177,24 @@ class Stack {
         return JSON.parse(body);
     }
 
-    async stats() {
-        return JSON.parse((await this.request({ to: 'upstream', path: '/stats' })).body);
+    async stats(to = 'upstream') {
+        return JSON.parse((await this.request({ to, path: '/stats' })).body);
+    }
+
+    // How an upstream answers from now on, whatever a call's own X-Mock adds; and its counts begin anew.
+    async upstreamIs(keys, to = 'upstream') {
+        const { body } = await this.request({ to, method: 'POST', path: '/defaults', headers: {}, body: keys });
+        assert.equal(JSON.parse(body).defaults, keys);
+        await this.request({ to, method: 'POST', path: '/stats/reset' });
     }
 
     async resetStats() {
         await this.request({ to: 'upstream', method: 'POST', path: '/stats/reset' });
+    }
+
+    // A source that was told to wait, or taken out of service, is in it again.
+    undrain(source) {
+        execFileSync(path.join(build, 'penstockctl'), ['-s', `unix:${this.statusSocket}`, 'undrain', source], { stdio: 'ignore' });
     }
 
     // Rows of a query against the ledger, asked as an operator would.
@@ -190,7 +219,7 @@ class Stack {
             try {
                 await body(t);
             } catch (error) {
-                const logs = [this.penstock, this.server?.child, this.upstream].filter(Boolean)
+                const logs = [this.penstock, this.server?.child, this.upstream, this.other].filter(Boolean)
                     .map((child) => `--- ${child.testName}\n${logOf(child).split('\n').slice(-12).join('\n')}`);
                 error.message += `\n${logs.join('\n')}`;
                 throw error;
