@@ -368,6 +368,37 @@ static void m12_a_get_is_asked_once_more_on_a_fresh_connection(void **state)
     assert_int_equal(atomic_load(&scene->servers[0]->connections), 2);
 }
 
+/* ---- who is hedged ------------------------------------------------------------------------------ */
+
+static void h11_what_may_not_be_hedged_is_not(void **state)
+{
+    static const struct {
+        const char *path, *body;
+        bool may;
+    } cases[] = {
+        {"/v1/chat/completions", CHAT_BODY, true},
+        {"/v1/responses", "{\"model\":\"m\",\"input\":\"hi\"}", true},
+        {"/v1/responses", "{\"model\":\"m\",\"input\":\"hi\",\"background\":true}", false},
+        {"/v1/responses", "{\"model\":\"m\",\"input\":\"hi\",\"previous_response_id\":\"r\"}",
+         false},
+        {"/v1/embeddings", "{\"model\":\"m\",\"input\":\"hi\"}", false},
+        {"/v1/images/generations", IMAGE_BODY, false},
+    };
+    struct scene *scene = *state;
+    struct request *request = scene->house->request;
+
+    scene->house->scope.hedge_after_ms = 20;
+    request->deadline_ns = 0; /* over before it begins: the plan is made all the same */
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        scene_ask(scene, cases[i].path, cases[i].body);
+        assert_int_equal(attempts_step(request), STEP_FAULT);
+        assert_int_equal(request->fault.code, FAULT_call_deadline);
+        assert_int_equal(request->plan.terms.may_hedge, cases[i].may);
+        upstream_close(request);
+        request->fault.code = FAULT_NONE;
+    }
+}
+
 /* ---- images: the slot, and money -------------------------------------------------------------- */
 
 static struct scene *on_stage; /* for scripts */
@@ -485,6 +516,7 @@ int main(void)
         WITH_SOURCES(h2_another_source_has_another_key),
         WITH_SOURCES(h2_the_callers_own_refused_key_is_his_affair),
         WITH_SOURCES(m12_a_get_is_asked_once_more_on_a_fresh_connection),
+        WITH_SOURCES(h11_what_may_not_be_hedged_is_not),
         WITH_SOURCES(n1_an_image_keeps_its_slot_while_it_is_tried_again),
         WITH_SOURCES(n5_an_image_that_may_be_paid_is_not_drawn_twice),
         WITH_SOURCES(n5_an_image_of_unknown_outcome_is_never_tried_again),
