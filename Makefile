@@ -7,14 +7,14 @@ B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan
-SHARED := segment lock roster slots wait_queue leases gate sources source_rows breaker bucket adaptive adaptive_window adaptive_signals owners journal counters snapshot \
+SHARED := segment lock roster slots wait_queue leases gate sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_signals owners journal counters snapshot \
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
-WORKER := request $(STEPS) attempt lanes candidates plan plan_verdict endpoint intent pin model_edit body_reader upstream_id ticket fault upstream upstream_head watchers heartbeat reason \
-	multipart sse pictures answer_events spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
+WORKER := request $(STEPS) attempt lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault upstream upstream_head watchers heartbeat reason \
+	multipart sse usage_strip pictures answer_events spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
-	judge judge_body judge_hints \
+	judge judge_body judge_hints ratelimit_headers \
 	options options_memory options_file options_input options_env options_value options_secret \
 	options_check options_scope options_hedge options_flow options_pair options_report options_print serve scribe scribe_config scribe_repair hedge_advice status status_call status_answer status_html metrics \
 	monitor master generations reload seat activation

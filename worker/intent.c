@@ -12,6 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define ENCODED_BYTES_PER_TOKEN 2
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 bool intent_is_image_model(const char *const *image_models, const char *model)
@@ -184,6 +186,11 @@ static void take_choice(struct intent_choices *choices, const struct json_value 
     case PLACE_PIN_FILE:
     case PLACE_PIN_CONVERSATION:
     case PLACE_PIN_RESPONSE:
+    case PLACE_BODY:
+    case PLACE_MAX_OUTPUT:
+    case PLACE_CHOICES:
+    case PLACE_STREAM_OPTIONS:
+    case PLACE_INCLUDE_USAGE:
         UNREACHABLE();
     }
 }
@@ -273,6 +280,22 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         /* Gemini's path says it. */
         if (reader->intent.endpoint != ENDPOINT_GEMINI)
             reader->intent.stream = value->kind == JSON_TRUE;
+        answer_options_take(&reader->answer, ANSWER_STREAM, value);
+        break;
+    case PLACE_BODY:
+        answer_options_take(&reader->answer, ANSWER_BODY, value);
+        break;
+    case PLACE_MAX_OUTPUT:
+        answer_options_take(&reader->answer, ANSWER_MAX_OUTPUT, value);
+        break;
+    case PLACE_CHOICES:
+        answer_options_take(&reader->answer, ANSWER_CHOICES, value);
+        break;
+    case PLACE_STREAM_OPTIONS:
+        answer_options_take(&reader->answer, ANSWER_STREAM_OPTIONS, value);
+        break;
+    case PLACE_INCLUDE_USAGE:
+        answer_options_take(&reader->answer, ANSWER_INCLUDE_USAGE, value);
         break;
     case PLACE_BACKGROUND:
         if (value->kind == JSON_TRUE && reader->intent.endpoint == ENDPOINT_RESPONSES)
@@ -310,6 +333,13 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         take_pin(reader, value);
         break;
     }
+}
+
+static bool take_text(void *context, const struct json_scan *scan, const struct json_text *piece)
+{
+    struct intent_reader *reader = context;
+
+    return estimate_text(&reader->estimate, scan, piece);
 }
 
 static void read_path(struct intent_reader *reader)
@@ -352,6 +382,13 @@ static void take_field(void *context, const struct multipart_field *field)
     }
 }
 
+static void take_field_text(void *context, const struct multipart_text *piece)
+{
+    struct intent_reader *reader = context;
+
+    estimate_form(&reader->estimate, piece);
+}
+
 static bool is_encoded(const char *content_encoding)
 {
     return content_encoding && *content_encoding && strcasecmp(content_encoding, "identity") != 0;
@@ -365,12 +402,15 @@ static enum intent_body choose_body(struct intent_reader *reader)
 
     if (reader->encoded || strcmp(reader->request.method, "POST") != 0)
         return INTENT_BODY_IGNORED;
-    if (!decides && multipart_begin(&reader->as.multipart, type, take_field, reader))
+    if (!decides && multipart_begin(&reader->as.multipart, type, take_field, reader)) {
+        multipart_listen(&reader->as.multipart, take_field_text);
         return INTENT_BODY_MULTIPART;
+    }
     if (reader->intent.endpoint == ENDPOINT_OTHER && type && *type && !strcasestr(type, "json"))
         return INTENT_BODY_IGNORED;
     json_scan_init(&reader->as.json, take_value, reader);
     json_scan_follow(&reader->as.json, &body_node);
+    json_scan_listen(&reader->as.json, take_text);
     return INTENT_BODY_JSON;
 }
 
@@ -385,6 +425,8 @@ void intent_begin(struct intent_reader *reader, const struct intent_request *req
     reader->modality_image = false;
     reader->choices = (struct intent_choices){.seen = false};
     reader->fed_bytes = 0;
+    answer_options_begin(&reader->answer);
+    estimate_begin(&reader->estimate);
     read_path(reader);
     reader->encoded = is_encoded(request->content_encoding);
     reader->body = choose_body(reader);
@@ -485,6 +527,19 @@ static void end_model(struct intent_reader *reader)
         reader->intent.model_bytes = -1;
 }
 
+/* A whole chat stream's usage; nobody asks others for it. */
+static void end_answer(struct intent_reader *reader)
+{
+    struct intent *intent = &reader->intent;
+    bool stream = intent->endpoint == ENDPOINT_CHAT && intent->stream && intent->body_is_json;
+
+    intent->max_output = answer_options_max_output(&reader->answer);
+    intent->usage = USAGE_UNFIT;
+    if (stream)
+        intent->usage =
+            answer_options_usage(&reader->answer, &intent->usage_at, &intent->usage_bytes);
+}
+
 void intent_end(struct intent_reader *reader)
 {
     struct intent *intent = &reader->intent;
@@ -512,4 +567,8 @@ void intent_end(struct intent_reader *reader)
     intent->hosted_tools = reader->tool_hosted && (intent->endpoint == ENDPOINT_RESPONSES ||
                                                    intent->endpoint == ENDPOINT_CHAT);
     intent->hedgeable = may_hedge(reader);
+    end_answer(reader);
+    /* What nobody can read is taken as compressed text. */
+    intent->est_input = reader->encoded ? (int64_t)(reader->fed_bytes / ENCODED_BYTES_PER_TOKEN)
+                                        : estimate_tokens(&reader->estimate);
 }

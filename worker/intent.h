@@ -10,7 +10,9 @@
 #define WORKER_INTENT_H
 
 #include "base/json_scan.h"
+#include "worker/answer_options.h"
 #include "worker/endpoint.h"
+#include "worker/estimate.h"
 #include "worker/multipart.h"
 #include "worker/pin.h"
 
@@ -64,16 +66,7 @@ struct intent {
     int64_t est_input;        /* tokens of the input, estimated (estimate.h), not calibrated */
     int64_t max_output; /* the most tokens the answer may have, of all its choices together: what
                            max_completion_tokens, max_output_tokens, max_tokens say; -1: nothing */
-    /* Where "include_usage": true can be put into a chat stream (usage_option.h makes the edit). */
-    enum intent_usage {
-        INTENT_USAGE_UNFIT,           /* no chat stream, or not to be edited */
-        INTENT_USAGE_ASKED,           /* the client asks itself */
-        INTENT_USAGE_BODY,            /* there is no stream_options: behind the brace at usage_at */
-        INTENT_USAGE_EMPTY,           /* stream_options is {}: likewise */
-        INTENT_USAGE_OPTIONS,         /* it has other members: likewise */
-        INTENT_USAGE_OPTIONS_REPLACE, /* it is null: these bytes are replaced */
-        INTENT_USAGE_VALUE,           /* it says false or null: likewise */
-    } usage;
+    enum usage_place usage; /* UNFIT also where it is no chat stream, or no whole JSON */
     int64_t usage_at, usage_bytes;
 };
 
@@ -125,6 +118,8 @@ struct intent_reader {
         bool is_reference;
         char id[UPSTREAM_ID_SIZE];
     } input; /* the item being read */
+    struct answer_options answer;
+    struct estimate estimate;
     uint64_t fed_bytes;
     unsigned char head[4]; /* first bytes: byte order marks */
     union {

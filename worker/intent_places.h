@@ -33,6 +33,11 @@ enum place {
     PLACE_PIN_FILE,
     PLACE_PIN_CONVERSATION,
     PLACE_PIN_RESPONSE,
+    PLACE_BODY,       /* the body itself */
+    PLACE_MAX_OUTPUT, /* a bound for the answer's tokens */
+    PLACE_CHOICES,    /* how many choices the answer has */
+    PLACE_STREAM_OPTIONS,
+    PLACE_INCLUDE_USAGE,
 };
 
 #define LEAF(place) (&(const struct json_node){.id = (place)})
@@ -95,6 +100,9 @@ static const struct json_node tools_node = {.id = PLACE_SILENT, .element = &tool
 static const struct json_node modalities_node = {.id = PLACE_MODALITY,
                                                  .element = LEAF(PLACE_MODALITY)};
 static const struct json_edge generation_edges[] = {
+    JSON_EDGE("maxOutputTokens", LEAF(PLACE_MAX_OUTPUT)),
+    JSON_EDGE("max_output_tokens", LEAF(PLACE_MAX_OUTPUT)),
+    JSON_EDGE("candidateCount", LEAF(PLACE_CHOICES)),
     JSON_EDGE("responseModalities", &modalities_node),
     JSON_EDGE("response_modalities", &modalities_node),
 };
@@ -135,11 +143,30 @@ static const struct json_edge choice_edges[] = {
 static const struct json_node choice_tool_node = NODE(PLACE_CHOICE_TOOL, choice_edges);
 static const struct json_node choice_node = NODE(PLACE_CHOICE, choice_edges);
 
+/* ---- what the answer is to be like ----------------------------------------------------------- */
+
+static const struct json_edge stream_options_edges[] = {
+    JSON_EDGE("include_usage", LEAF(PLACE_INCLUDE_USAGE)),
+};
+static const struct json_node stream_options_node =
+    NODE(PLACE_STREAM_OPTIONS, stream_options_edges);
+/* DashScope's own API. */
+static const struct json_edge parameters_edges[] = {
+    JSON_EDGE("max_tokens", LEAF(PLACE_MAX_OUTPUT)),
+};
+static const struct json_node parameters_node = NODE(PLACE_SILENT, parameters_edges);
+
 /* ---- the top --------------------------------------------------------------------------------- */
 
 static const struct json_edge body_edges[] = {
     JSON_EDGE("model", LEAF(PLACE_MODEL)),
     JSON_EDGE("stream", LEAF(PLACE_STREAM)),
+    JSON_EDGE("stream_options", &stream_options_node),
+    JSON_EDGE("max_tokens", LEAF(PLACE_MAX_OUTPUT)),
+    JSON_EDGE("max_completion_tokens", LEAF(PLACE_MAX_OUTPUT)),
+    JSON_EDGE("max_output_tokens", LEAF(PLACE_MAX_OUTPUT)),
+    JSON_EDGE("n", LEAF(PLACE_CHOICES)),
+    JSON_EDGE("parameters", &parameters_node),
     JSON_EDGE("background", LEAF(PLACE_BACKGROUND)),
     JSON_EDGE("tools", &tools_node),
     JSON_EDGE("tool_choice", &choice_node),
@@ -163,6 +190,6 @@ static const struct json_edge body_edges[] = {
     JSON_EDGE("vector_store_ids", &store_ids_node),
     JSON_EDGE("assistant_id", LEAF(PLACE_PIN_TOOL)),
 };
-static const struct json_node body_node = NODE(PLACE_SILENT, body_edges);
+static const struct json_node body_node = NODE(PLACE_BODY, body_edges);
 
 #endif

@@ -105,6 +105,7 @@ bool multipart_begin(struct multipart *multipart, const char *content_type,
     multipart->invalid = true;
     multipart->parts = 0;
     multipart->text_bytes = 0;
+    own->on_text = NULL;
     content_type = content_type ? skip_blanks(content_type) : "";
     if (strncasecmp(content_type, type, sizeof type - 1) != 0 ||
         !strchr("; \t", content_type[sizeof type - 1]))
@@ -132,6 +133,11 @@ bool multipart_begin(struct multipart *multipart, const char *content_type,
     return false;
 }
 
+void multipart_listen(struct multipart *multipart, multipart_text_function *on_text)
+{
+    multipart->own.on_text = on_text;
+}
+
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 static void begin_part(struct multipart_private *own)
@@ -149,6 +155,23 @@ static void begin_part(struct multipart_private *own)
     own->value_length = 0;
 }
 
+static bool is_named(const struct multipart_private *own)
+{
+    return own->name_length > 0 && !own->name_cut;
+}
+
+static void tell_end(const struct multipart *multipart, uint64_t value_bytes)
+{
+    const struct multipart_private *own = &multipart->own;
+
+    if (own->on_text && is_named(own))
+        own->on_text(multipart->context, &(struct multipart_text){.name = own->name,
+                                                                  .bytes = "",
+                                                                  .is_file = own->is_file,
+                                                                  .ends = true,
+                                                                  .value_bytes = value_bytes});
+}
+
 static void end_part(struct multipart *multipart)
 {
     struct multipart_private *own = &multipart->own;
@@ -158,11 +181,12 @@ static void end_part(struct multipart *multipart)
         return;
     own->in_part = false;
     multipart->parts++;
+    tell_end(multipart, value_bytes);
     if (own->is_file)
         return;
     multipart->text_bytes += value_bytes;
     own->value[own->value_length] = '\0';
-    if (own->name_length > 0 && !own->name_cut)
+    if (is_named(own))
         multipart->on_field(multipart->context,
                             &(struct multipart_field){.name = own->name,
                                                       .value = own->value,
@@ -173,11 +197,17 @@ static void end_part(struct multipart *multipart)
 }
 
 /* Bytes that turned out to belong to what is between two delimiters. */
-static void add_body(struct multipart_private *own, const char *bytes, size_t length)
+static void add_body(struct multipart *multipart, const char *bytes, size_t length)
 {
+    struct multipart_private *own = &multipart->own;
     size_t room = MULTIPART_VALUE_MAX - own->value_length;
 
-    if (!own->in_part || own->is_file || own->value_cut)
+    if (!own->in_part || own->is_file)
+        return;
+    if (own->on_text && length > 0 && is_named(own))
+        own->on_text(multipart->context,
+                     &(struct multipart_text){.name = own->name, .bytes = bytes, .length = length});
+    if (own->value_cut)
         return;
     if (length > room) {
         own->value_cut = true;
@@ -254,11 +284,12 @@ static void take_head(struct multipart *multipart, char c)
 /* ---- delimiters ------------------------------------------------------------------------------ */
 
 /* What was held back as a possible delimiter is body after all. */
-static void give_up_match(struct multipart_private *own)
+static void give_up_match(struct multipart *multipart)
 {
+    struct multipart_private *own = &multipart->own;
     size_t skip = own->virtual_crlf ? CRLF_LENGTH : 0;
 
-    add_body(own, own->delimiter + skip, own->matched - skip);
+    add_body(multipart, own->delimiter + skip, own->matched - skip);
     own->value_cut = own->value_cut || own->padded; /* which blanks is forgotten */
     own->padded = false;
     own->matched = 0;
@@ -272,20 +303,22 @@ static uint64_t place_of(const struct multipart_private *own, const char *at)
 }
 
 /* Inside a part up to the end of its delimiter, or of what there is. */
-static const char *read_body(struct multipart_private *own, const char *at, const char *end)
+static const char *read_body(struct multipart *multipart, const char *at, const char *end)
 {
+    struct multipart_private *own = &multipart->own;
+
     while (at < end) {
         if (own->matched == 0) {
             const char *found = memchr(at, '\r', (size_t)(end - at));
 
-            add_body(own, at, (size_t)((found ? found : end) - at));
+            add_body(multipart, at, (size_t)((found ? found : end) - at));
             if (!found)
                 return end;
             own->matched = 1;
             own->match_at = place_of(own, found);
             at = found + 1;
         } else if (*at != own->delimiter[own->matched]) {
-            give_up_match(own);
+            give_up_match(multipart);
         } else {
             at++;
             if (++own->matched == own->delimiter_length) {
@@ -331,9 +364,9 @@ static size_t take_after_delimiter(struct multipart *multipart, const char *at)
     } else {
         enum state from = (enum state)own->state;
 
-        give_up_match(own);
+        give_up_match(multipart);
         if (from == AFTER_DASH)
-            add_body(own, "-", 1);
+            add_body(multipart, "-", 1);
         if (from == AFTER_PADDING_CR) {
             own->matched = 1; /* that CR may begin the true delimiter */
             own->match_at = place_of(own, at) - 1;
@@ -352,7 +385,7 @@ void multipart_feed(struct multipart *multipart, const char *bytes, size_t lengt
     for (const char *at = bytes; at < end && !multipart->invalid;) {
         switch ((enum state)own->state) {
         case IN_BODY:
-            at = read_body(own, at, end);
+            at = read_body(multipart, at, end);
             break;
         case AFTER_DELIMITER:
         case AFTER_DASH:

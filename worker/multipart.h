@@ -25,6 +25,16 @@ struct multipart_field {
 };
 typedef void multipart_field_function(void *context, const struct multipart_field *field);
 
+/* A piece of a text field's value as it goes by, cut anywhere. Parts with a name only; the last piece of
+ * each is empty, and the only one of a file. */
+struct multipart_text {
+    const char *name, *bytes;
+    size_t length;
+    bool is_file, ends;
+    uint64_t value_bytes; /* when it ends: of the whole value */
+};
+typedef void multipart_text_function(void *context, const struct multipart_text *piece);
+
 struct multipart {
     multipart_field_function *on_field;
     void *context;
@@ -34,6 +44,7 @@ struct multipart {
     uint64_t text_bytes; /* of the values of text fields that are complete, however long */
     /* What follows is the reader's own. */
     struct multipart_private {
+        multipart_text_function *on_text;
         unsigned char state;
         bool in_part;      /* not the preamble */
         bool virtual_crlf; /* the first two bytes matched never stood in the input */
@@ -59,6 +70,8 @@ struct multipart {
  * not, false, and the reader is invalid and ignores what it is fed. */
 bool multipart_begin(struct multipart *multipart, const char *content_type,
                      multipart_field_function *on_field, void *context);
+/* Before the first feed: also hand over the values of text fields, with the context of on_field. */
+void multipart_listen(struct multipart *multipart, multipart_text_function *on_text);
 void multipart_feed(struct multipart *multipart, const char *bytes, size_t length);
 
 #endif

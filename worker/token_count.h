@@ -8,6 +8,7 @@
 #ifndef WORKER_TOKEN_COUNT_H
 #define WORKER_TOKEN_COUNT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,13 +16,12 @@
 
 /* Plain data: a copy continues on its own. All-zero is the beginning. */
 struct token_count {
-    int64_t parts;     /* of what is over; the run that is open comes with token_count_parts() */
-    unsigned char run; /* kind of the run of bytes that is open */
-    unsigned char letters; /* what a word's run is made of so far */
-    unsigned char pending; /* bytes of the UTF-8 sequence that still have to come */
-    unsigned char space;   /* one blank stands before the run */
-    uint32_t length;       /* of the run */
-    uint32_t code;         /* the UTF-8 sequence so far */
+    int64_t parts;             /* of what is over; token_count_parts() adds the run that is open */
+    unsigned char run, before; /* kinds of the run that is open, and of what stands before it */
+    unsigned char pending;     /* bytes that the character being read still lacks */
+    bool lower;                /* the word that is open has a small letter */
+    uint32_t code;             /* the character so far */
+    int64_t length, wide;      /* of the run: characters, and those of them that are not ASCII */
 };
 
 void token_count_add(struct token_count *count, const char *bytes, size_t length);

@@ -24,16 +24,12 @@ struct usage_strip {
     void *context;
     uint64_t stripped; /* events taken out so far */
     /* What follows is its own. */
-    struct text
-        held; /* the beginning of an event, from earlier pieces; never more than the limit */
+    struct text held;          /* the beginning of an event, from earlier pieces */
     unsigned char at;          /* where in a line */
     unsigned char verdict;     /* on the event being read */
-    bool after_cr;             /* a line feed that comes now belongs to the line before */
-    bool dropped;              /* ... and that was the end of the event taken out */
-    bool has_data;             /* the event has a data field */
-    bool empty_choices, usage; /* what the event's data has shown */
-    unsigned char field_bytes; /* of the field's name so far */
-    uint32_t event_bytes;      /* of the event so far */
+    unsigned char name_bytes;  /* of "data", or of a byte order mark, so far */
+    bool after_cr, swallow_lf; /* a line feed now belongs to the line before; it goes with it */
+    bool has_data, empty_choices, usage; /* what the event has shown */
     struct json_scan json;
 };
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The map tells the truth: ARCHITECTURE.md has at most 200 lines and one entry for each source file, that
-# is a line that begins (after "- " or "| ") with `worker/serve.[ch]`, `worker/main.c` or `shared/layout.h`;
+# is a line that begins (after "- " or "| ") with `worker/serve.[ch]`, `worker/main.c` or `shared/layout.h`, or
+# has such an entry behind "; ";
 # the Makefile lists every source file; the order of the steps is the same in worker/request.c's table, in
 # STEPS of the Makefile and in the line "accept → identify → ..." of ARCHITECTURE.md.
 set -euo pipefail
@@ -17,7 +18,7 @@ expected=$(for file in {base,shared,worker}/*.[ch]; do
     if [[ -e $stem.c && -e $stem.h ]]; then echo "$stem.[ch]"; else echo "$file"; fi
 done | sort -u)
 # shellcheck disable=SC2016  # these are no expansions, but Markdown's marks
-entries=$(sed -nE 's,^([-|*] *)?`((base|shared|worker)/[a-z0-9_]+\.(c|h|\[ch\]))`.*,\2,p' "$map" | sort)
+entries=$(sed 's,; `,\n- `,g' "$map" | sed -nE 's,^([-|*] *)?`((base|shared|worker)/[a-z0-9_]+\.(c|h|\[ch\]))`.*,\2,p' | sort)
 difference=$(diff <(echo "$expected") <(echo "$entries") | sed -n 's/^< /missing: /p; s/^> /twice, or no such file: /p' || true)
 [[ -z $difference ]] || complain "$map: entries and files differ:
 $difference"
