@@ -20,7 +20,9 @@
  * let it go even with a slot, and in its flow while no slot is free; it keeps its number in both. A
  * slot never idles for a call that cannot use it, and a flow is not held up by a call without slot.
  * One that many slots passed over gets the next: a slot is kept for it as soon as its flow lets it go
- * within ADMIT_KEEP_NS.
+ * soon (QUEUE_PASSES_MAX, QUEUE_KEEP_NS). Where a call that finds no free slot is refused at once
+ * (overflow_mode = reject), one that arrived while a slot was free still waits for its flow, and then
+ * for a slot.
  */
 #ifndef SHARED_ADMIT_H
 #define SHARED_ADMIT_H
@@ -32,9 +34,6 @@
 #include "shared/sources.h"
 
 #include <stdbool.h>
-
-#define ADMIT_KEEP_NS (2 * NS_PER_S)
-#define ADMIT_PASSES_MAX 16U
 
 struct admit_call {
     const struct source_wish *wish; /* its now_ns is the decision's; for a hedge nothing waits */

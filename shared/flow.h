@@ -108,11 +108,32 @@ enum adaptive_kind flow_keep(struct gate *gate, uint32_t *place, const struct fl
 MUST_CHECK uint32_t flow_find_locked(struct gate *gate, const struct flow_target *target,
                                      int64_t now_ns);
 
-/* Could a call of this class and cost go at once? If not, could it wait, and how long? Changes
- * nothing. */
+/* Could a call go at once (GRANTED)? If not, may it wait (QUEUED), and how long would it? Takes
+ * nothing; a flow that was idle for long starts cold from now on. */
 enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow,
                                    const struct flow_target *target, const struct flow_call *call,
                                    int64_t *ret_predicted_wait_ns);
+/* What flow_look_locked said, done: a refusal counted, a place granted or queued. image: it waits for
+ * that place's slot too, or NO_INDEX; wait_ns: how long it may for that. answer: verdict and
+ * predicted_wait_ns are set. */
+void flow_enter_locked(struct gate *gate, uint32_t flow, const struct flow_target *target,
+                       const struct flow_call *call, uint32_t image, int64_t wait_ns,
+                       struct flow_answer *answer);
+/* Whose turn it is in the flow if a slot is free, when that one asks, and how long until it could go
+ * (<= now: it can); NO_INDEX: nobody's. */
+MUST_CHECK uint32_t flow_due_locked(struct layout_area *layout, uint32_t flow, int64_t now_ns,
+                                    int64_t *ret_due_ns);
+/* A waiting place asks, as flow_try; slot: it has the image slot that it needs too, or needs none.
+ * take: false only looks: GRANTED = could go. */
+void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, int64_t now_ns,
+                     struct flow_answer *answer);
+/* Others may go before it until then. */
+void flow_set_aside_locked(struct gate *gate, uint32_t place, int64_t until_ns, int64_t now_ns);
+/* After a try without success: those who could go instead are rung. place may be NO_INDEX. */
+void flow_seat_kept_locked(struct gate *gate, uint32_t place, int64_t now_ns);
+void flow_leave_locked(struct gate *gate, uint32_t place, int64_t now_ns);
+/* A slot was given back: those who need one may be next in their flows. */
+void flow_slot_freed_locked(struct gate *gate, int64_t now_ns);
 
 /* Every 250 ms, and whenever something was given back: rings whose turn it is. */
 void flow_tick_locked(struct gate *gate, int64_t now_ns);

@@ -58,16 +58,14 @@ MUST_CHECK uint32_t flow_queue_next_locked(const struct layout_area *layout,
 MUST_CHECK bool flow_queue_is_next_new_locked(const struct layout_area *layout,
                                               const struct flow_row *flow, enum flow_class class,
                                               const struct flow_moment *moment);
-/* What goes before a call of the class that came now, at most. */
+/* What goes before a call of the class that came now: its own class, and what the others get
+ * meanwhile by their weights. */
 struct flow_ahead {
     uint32_t calls;
     int64_t cost;
 };
 struct flow_ahead flow_queue_ahead_locked(const struct flow_row *flow, enum flow_class class,
                                           int64_t cost);
-/* In its class: 1 = first; 0 when it is not waiting. */
-uint32_t flow_queue_position_locked(const struct layout_area *layout, uint32_t place);
-
 /* After a standstill of the whole host nobody was silent: silence is counted from now. */
 void flow_queue_forgive_locked(struct layout_area *layout, int64_t now_ns);
 

@@ -14,6 +14,8 @@
 
 #include "base/text.h"
 #include "shared/counters.h"
+#include "shared/flow.h"
+#include "shared/flow_queue.h"
 #include "shared/journal.h"
 #include "shared/leases.h"
 #include "shared/lock.h"
@@ -76,6 +78,7 @@ void gate_lock(struct gate *gate)
         count(gate, COUNTER_lock_owner_deaths);
     layout->lists_ready = 0;
     slots_rebuild_locked(core);
+    flow_queue_rebuild_locked(layout);
     queue_rebuild_locked(core, layout);
 }
 
@@ -126,6 +129,17 @@ static void ring_locked(struct gate *gate, int64_t now_ns)
         return;
     use = look_locked(gate, now_ns);
     (void)queue_ring_locked(core, layout_of(gate), older_layout_waits(core) ? 0 : use.free, now_ns);
+    flow_slot_freed_locked(gate, now_ns);
+}
+
+bool gate_is_on_locked(const struct gate *gate)
+{
+    return own_instance(gate)->gate_on && core_of(gate)->limit > 0;
+}
+
+bool gate_slot_is_free_locked(struct gate *gate, int64_t now_ns)
+{
+    return look_locked(gate, now_ns).free > 0 && !older_layout_waits(core_of(gate));
 }
 
 /* How long the call behind `ahead` others waits for its slot: each slot becomes free once per mean
@@ -142,7 +156,7 @@ static int64_t predict_ns(const struct gate *gate, uint32_t ahead)
 }
 
 static void fill_record(const struct gate *gate, struct wait_record *record,
-                        const struct gate_call *call, const struct slots_use *use)
+                        const struct gate_call *call, uint32_t used)
 {
     struct core_area *core = core_of(gate);
 
@@ -151,7 +165,7 @@ static void fill_record(const struct gate *gate, struct wait_record *record,
     record->arrival_seq = core->next_arrival_seq++;
     record->arrived_wall_ms = call->now_wall_ms;
     record->arrived_ns = call->now_ns;
-    record->in_use_at_arrival = use->used;
+    record->in_use_at_arrival = used;
     record->waiting_at_arrival = layout_of(gate)->waiting;
     record->pid = getpid();
     (void)text_copy(record->call_id, sizeof record->call_id, call->call_id);
@@ -181,7 +195,7 @@ static void grant_locked(struct gate *gate, uint32_t place, uint32_t held, int64
 }
 
 static enum gate_verdict refuse_locked(struct gate *gate, const struct gate_call *call,
-                                       const struct slots_use *use, enum gate_refusal refusal)
+                                       uint32_t used, enum gate_refusal refusal)
 {
     static const struct {
         enum gate_verdict verdict;
@@ -193,7 +207,7 @@ static enum gate_verdict refuse_locked(struct gate *gate, const struct gate_call
     };
     struct wait_record record;
 
-    fill_record(gate, &record, call, use);
+    fill_record(gate, &record, call, used);
     record.state = WAIT_REFUSED;
     record.refusal = refusal;
     record.released_ns = call->now_ns;
@@ -204,12 +218,12 @@ static enum gate_verdict refuse_locked(struct gate *gate, const struct gate_call
 
 /* The call stands in the queue from now on. */
 static enum gate_verdict queue_locked(struct gate *gate, const struct gate_call *call,
-                                      const struct slots_use *use, uint32_t place)
+                                      uint32_t used, uint32_t place)
 {
     struct layout_area *layout = layout_of(gate);
     struct wait_record *record = &layout->places[place].record;
 
-    fill_record(gate, record, call, use);
+    fill_record(gate, record, call, used);
     record->state = WAIT_WAITING;
     record->position = layout->waiting + 1;
     queue_join_locked(core_of(gate), layout, place);
@@ -217,57 +231,104 @@ static enum gate_verdict queue_locked(struct gate *gate, const struct gate_call 
     return GATE_QUEUED;
 }
 
-static enum gate_verdict arrive_locked(struct gate *gate, const struct gate_call *call,
-                                       struct gate_answer *answer)
+static enum gate_refusal refusal_of_wait(struct gate *gate, const struct gate_call *call,
+                                         const struct gate_weighing *weighing,
+                                         const struct gate_answer *answer)
+{
+    if (!weighing->may_take && !call->may_wait)
+        return GATE_REFUSAL_LIMIT;
+    /* Whoever waits for nothing but to wake up, its slot being free, is not in the way. */
+    if (layout_of(gate)->waiting >= (uint64_t)core_of(gate)->max_waiting + weighing->free)
+        return GATE_REFUSAL_QUEUE_FULL;
+    if (weighing->may_take) /* what it would wait for is not the slot */
+        return GATE_REFUSAL_NONE;
+    if (call->refuse_hopeless && answer->predicted_wait_ns > call->wait_timeout_ns)
+        return GATE_REFUSAL_HOPELESS;
+    return GATE_REFUSAL_NONE;
+}
+
+void gate_weigh_locked(struct gate *gate, const struct gate_call *call,
+                       struct gate_weighing *ret_weighing, struct gate_answer *answer)
 {
     struct core_area *core = core_of(gate);
     struct layout_area *layout = layout_of(gate);
-    struct slots_use use = look_locked(gate, call->now_ns);
-    bool may_take = use.free > 0 && !older_layout_waits(core) &&
-                    !queue_has_answering_locked(layout, call->now_ns);
-    uint32_t place;
-    uint32_t held;
+    const struct slots_use use = look_locked(gate, call->now_ns);
 
     answer->in_use = use.used;
     answer->limit = core->limit;
     answer->waiting = layout->waiting;
     answer->predicted_wait_ns = predict_ns(gate, layout->waiting);
-    if (!may_take && !call->may_wait)
-        return refuse_locked(gate, call, &use, GATE_REFUSAL_LIMIT);
-    /* Whoever waits for nothing but to wake up, its slot being free, is not in the way. */
-    if (!may_take && layout->waiting >= (uint64_t)core->max_waiting + use.free)
-        return refuse_locked(gate, call, &use, GATE_REFUSAL_QUEUE_FULL);
-    if (!may_take && call->refuse_hopeless && answer->predicted_wait_ns > call->wait_timeout_ns)
-        return refuse_locked(gate, call, &use, GATE_REFUSAL_HOPELESS);
-    place = queue_new_place_locked(core, layout, gate->self);
-    if (place == NO_INDEX)
-        return refuse_locked(gate, call, &use, GATE_REFUSAL_QUEUE_FULL);
-    answer->place = place;
-    held = may_take ? slots_take_locked(core, gate->self, place, call->now_ns) : NO_INDEX;
-    if (held == NO_INDEX) {
-        if (!call->may_wait) { /* the kernel refused: as good as no slot */
-            queue_free_place_locked(core, layout, place);
-            return refuse_locked(gate, call, &use, GATE_REFUSAL_LIMIT);
-        }
-        answer->position = layout->waiting + 1;
-        return queue_locked(gate, call, &use, place);
-    }
-    fill_record(gate, &layout->places[place].record, call, &use);
-    if (layout->waiting > 0)
+    *ret_weighing = (struct gate_weighing){
+        .used = use.used,
+        .free = use.free,
+        .may_take = use.free > 0 && !older_layout_waits(core) &&
+                    !queue_has_answering_locked(layout, call->now_ns),
+    };
+    ret_weighing->wait_refusal = refusal_of_wait(gate, call, ret_weighing, answer);
+}
+
+static void take_new_locked(struct gate *gate, const struct gate_call *call, uint32_t used,
+                            uint32_t held, struct gate_answer *answer)
+{
+    struct layout_area *layout = layout_of(gate);
+
+    fill_record(gate, &layout->places[answer->place].record, call, used);
+    if (layout->waiting > 0 && queue_pass_over_locked(layout, NO_INDEX))
         count(gate, COUNTER_image_passed_over);
-    answer->in_use = use.used + 1;
-    grant_locked(gate, place, held, call->now_ns, answer->in_use);
-    return GATE_GRANTED;
+    answer->in_use = used + 1;
+    grant_locked(gate, answer->place, held, call->now_ns, answer->in_use);
+    answer->verdict = GATE_GRANTED;
+}
+
+void gate_enter_locked(struct gate *gate, const struct gate_call *call,
+                       const struct gate_weighing *weighing, enum gate_step step,
+                       struct gate_answer *answer)
+{
+    struct core_area *core = core_of(gate);
+    struct layout_area *layout = layout_of(gate);
+    uint32_t held = NO_INDEX;
+
+    count(gate, COUNTER_image_requests);
+    if (step != GATE_STEP_REFUSE)
+        answer->place = queue_new_place_locked(core, layout, gate->self);
+    if (answer->place == NO_INDEX) {
+        answer->verdict = refuse_locked(gate, call, weighing->used,
+                                        step == GATE_STEP_REFUSE ? weighing->wait_refusal
+                                                                 : GATE_REFUSAL_QUEUE_FULL);
+        return;
+    }
+    if (step == GATE_STEP_TAKE)
+        held = slots_take_locked(core, gate->self, answer->place, call->now_ns);
+    if (held != NO_INDEX) {
+        take_new_locked(gate, call, weighing->used, held, answer);
+    } else if (step == GATE_STEP_TAKE && !call->may_wait) {
+        /* the kernel refused: as good as no slot */
+        queue_free_place_locked(core, layout, answer->place);
+        answer->place = NO_INDEX;
+        answer->verdict = refuse_locked(gate, call, weighing->used, GATE_REFUSAL_LIMIT);
+    } else {
+        answer->position = layout->waiting + 1;
+        answer->verdict = queue_locked(gate, call, weighing->used, answer->place);
+    }
+}
+
+static enum gate_step step_of(const struct gate_weighing *weighing)
+{
+    if (weighing->may_take)
+        return GATE_STEP_TAKE;
+    return weighing->wait_refusal == GATE_REFUSAL_NONE ? GATE_STEP_WAIT : GATE_STEP_REFUSE;
 }
 
 void gate_arrive(struct gate *gate, const struct gate_call *call, struct gate_answer *ret_answer)
 {
+    struct gate_weighing weighing;
+
     *ret_answer = (struct gate_answer){.verdict = GATE_OPEN, .place = NO_INDEX};
     gate_lock(gate);
-    if (own_instance(gate)->gate_on && core_of(gate)->limit > 0) {
+    if (gate_is_on_locked(gate)) {
         answer_locked(gate, call->now_ns);
-        count(gate, COUNTER_image_requests);
-        ret_answer->verdict = arrive_locked(gate, call, ret_answer);
+        gate_weigh_locked(gate, call, &weighing, ret_answer);
+        gate_enter_locked(gate, call, &weighing, step_of(&weighing), ret_answer);
     }
     gate_unlock(gate);
 }
@@ -280,7 +341,8 @@ static void require_own(const struct gate *gate, uint32_t place)
             row->owner == gate->self);
 }
 
-void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_answer *ret_answer)
+void gate_ask_locked(struct gate *gate, uint32_t place, bool take, int64_t now_ns,
+                     struct gate_answer *answer)
 {
     struct core_area *core = core_of(gate);
     struct layout_area *layout = layout_of(gate);
@@ -288,31 +350,42 @@ void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_ans
     struct slots_use use;
     uint32_t held = NO_INDEX;
 
-    *ret_answer = (struct gate_answer){.verdict = GATE_QUEUED, .place = place};
-    gate_lock(gate);
     require_own(gate, place);
     atomic_store(&row->rung, 0);
     row->rung_ns = 0;
-    answer_locked(gate, now_ns);
     use = look_locked(gate, now_ns);
-    ret_answer->in_use = use.used;
-    ret_answer->limit = core->limit;
-    ret_answer->waiting = layout->waiting;
-    if (!own_instance(gate)->gate_on || core->limit == 0) {
-        grant_locked(gate, place, NO_INDEX, now_ns, use.used);
-        ret_answer->verdict = GATE_OPEN;
-    } else if (use.free > 0 && !older_layout_waits(core) &&
-               queue_is_first_locked(layout, place, now_ns)) {
-        held = slots_take_locked(core, gate->self, place, now_ns);
-        if (held != NO_INDEX) {
-            if (layout->queue_head != place)
-                count(gate, COUNTER_image_passed_over);
-            ret_answer->in_use = use.used + 1;
-            grant_locked(gate, place, held, now_ns, ret_answer->in_use);
-            ret_answer->verdict = GATE_GRANTED;
-            ring_locked(gate, now_ns); /* those behind that awoke too early */
-        }
+    answer->verdict = GATE_QUEUED;
+    answer->place = place;
+    answer->in_use = use.used;
+    answer->limit = core->limit;
+    answer->waiting = layout->waiting;
+    if (!gate_is_on_locked(gate)) {
+        if (take)
+            grant_locked(gate, place, NO_INDEX, now_ns, use.used);
+        answer->verdict = GATE_OPEN;
+        return;
     }
+    if (use.free == 0 || older_layout_waits(core) || !queue_is_first_locked(layout, place, now_ns))
+        return;
+    if (take)
+        held = slots_take_locked(core, gate->self, place, now_ns);
+    if (held != NO_INDEX) {
+        if (queue_pass_over_locked(layout, place))
+            count(gate, COUNTER_image_passed_over);
+        answer->in_use = use.used + 1;
+        grant_locked(gate, place, held, now_ns, answer->in_use);
+        ring_locked(gate, now_ns); /* those behind that awoke too early */
+    }
+    if (held != NO_INDEX || !take)
+        answer->verdict = GATE_GRANTED;
+}
+
+void gate_try(struct gate *gate, uint32_t place, int64_t now_ns, struct gate_answer *ret_answer)
+{
+    *ret_answer = (struct gate_answer){.verdict = GATE_QUEUED, .place = place};
+    gate_lock(gate);
+    answer_locked(gate, now_ns);
+    gate_ask_locked(gate, place, true, now_ns, ret_answer);
     gate_unlock(gate);
 }
 
@@ -325,15 +398,14 @@ static void learn_hold(struct instance_row *instance, int64_t held_ms)
         instance->mean_hold_ms += (held_ms - instance->mean_hold_ms) / (1 << MEAN_HOLD_SHIFT);
 }
 
-void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
-                const struct lease_terms *terms)
+void gate_leave_locked(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
+                       const struct lease_terms *terms)
 {
     struct core_area *core = core_of(gate);
     struct layout_area *layout = layout_of(gate);
     struct place_row *row = &layout->places[place];
     struct wait_record *record = &row->record;
 
-    gate_lock(gate);
     require_own(gate, place);
     record->state = end;
     record->released_ns = now_ns;
@@ -352,6 +424,13 @@ void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t 
     journal_wait_locked(&own_instance(gate)->journal, record);
     queue_free_place_locked(core, layout, place);
     ring_locked(gate, now_ns);
+}
+
+void gate_leave(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
+                const struct lease_terms *terms)
+{
+    gate_lock(gate);
+    gate_leave_locked(gate, place, end, now_ns, terms);
     gate_unlock(gate);
 }
 
@@ -379,16 +458,6 @@ bool gate_is_rung(const struct gate *gate, uint32_t place)
     return atomic_load(&layout_of(gate)->places[place].rung) != 0;
 }
 
-static void event_locked(struct instance_row *instance, int64_t now_wall_ms, const char *name,
-                         const char *detail)
-{
-    struct event_record event = {.wall_ms = now_wall_ms, .pid = getpid()};
-
-    (void)text_copy(event.name, sizeof event.name, name);
-    (void)text_copy(event.detail, sizeof event.detail, detail);
-    journal_event_locked(&instance->journal, &event);
-}
-
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_t now_ns,
                      int64_t now_wall_ms)
 {
@@ -404,7 +473,7 @@ void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_
                        " gate=%s",
                        limits->limit, core->limit, limits->max_waiting, core->max_waiting,
                        limits->on ? "on" : "off");
-        event_locked(instance, now_wall_ms, "limit_changed", detail);
+        gate_event_locked(instance, now_wall_ms, "limit_changed", detail);
     }
     /* An instance whose gate is off says nothing about the limit of those that share it. */
     if (limits->on) {
@@ -426,6 +495,7 @@ void gate_tick(struct gate *gate, int64_t now_ns)
     if (core->roster[gate->self].role == PROCESS_WORKER)
         slots_answer_roll_call_locked(core, gate->self);
     ring_locked(gate, now_ns);
+    flow_tick_locked(gate, now_ns);
     gate_unlock(gate);
 }
 
@@ -470,10 +540,11 @@ bool gate_bury(struct gate *gate, const struct roster_death *death, int64_t now_
         ret_burial->role = (enum process_role)row->role;
         ret_burial->slots = slots_bury_locked(core, death->index, death->incarnation);
         ret_burial->places = bury_places_locked(gate, death, WAIT_WORKER_DIED, now_ns);
+        ret_burial->places += flow_bury_locked(gate, death->index, death->incarnation, now_ns);
         sources_bury_locked(gate->segment->area, death->index, death->incarnation);
         (void)snprintf(detail, sizeof detail, "pid=%d role=%u slots=%u places=%u", ret_burial->pid,
                        row->role, ret_burial->slots, ret_burial->places);
-        event_locked(instance, now_wall_ms, "burial", detail);
+        gate_event_locked(instance, now_wall_ms, "burial", detail);
         counter_add(&instance->counters, COUNTER_burials, 1);
         roster_leave_locked(core, death->index);
         ring_locked(gate, now_ns);
@@ -494,42 +565,10 @@ void gate_resign(struct gate *gate, int64_t now_ns)
             core->held[i].incarnation == own.incarnation)
             slots_give_locked(core, i);
     (void)bury_places_locked(gate, &own, WAIT_SHUTDOWN, now_ns);
+    (void)flow_bury_locked(gate, own.index, own.incarnation, now_ns);
     sources_bury_locked(gate->segment->area, own.index, own.incarnation);
     roster_leave_locked(core, gate->self);
     ring_locked(gate, now_ns);
     lock_give(&core->lock);
     gate->self = NO_INDEX;
-}
-
-void gate_journal_call(struct gate *gate, const struct call_record *record,
-                       const struct attempt_record *last)
-{
-    struct journal_area *journal = &own_instance(gate)->journal;
-
-    gate_lock(gate);
-    if (last)
-        journal_attempt_locked(journal, last);
-    journal_call_locked(journal, record);
-    gate_unlock(gate);
-}
-
-void gate_journal_attempt(struct gate *gate, const struct attempt_record *record)
-{
-    gate_lock(gate);
-    journal_attempt_locked(&own_instance(gate)->journal, record);
-    gate_unlock(gate);
-}
-
-void gate_journal_event_locked(struct gate *gate, int64_t now_wall_ms, const char *name,
-                               const char *detail)
-{
-    event_locked(own_instance(gate), now_wall_ms, name, detail);
-}
-
-void gate_journal_event(struct gate *gate, int64_t now_wall_ms, const char *name,
-                        const char *detail)
-{
-    gate_lock(gate);
-    gate_journal_event_locked(gate, now_wall_ms, name, detail);
-    gate_unlock(gate);
 }

@@ -119,4 +119,35 @@ void gate_journal_event(struct gate *gate, int64_t now_wall_ms, const char *name
 void gate_journal_event_locked(struct gate *gate, int64_t now_wall_ms, const char *name,
                                const char *detail);
 
+/* Into the journal of any instance; lock held. */
+void gate_event_locked(struct instance_row *instance, int64_t now_wall_ms, const char *name,
+                       const char *detail);
+
+/* ---- lock held: parts of the above, for admit.c and flow.c ------------------------------------ */
+
+/* Do image calls of this instance need slots? */
+bool gate_is_on_locked(const struct gate *gate);
+/* Is there a slot that a waiting call could have? */
+bool gate_slot_is_free_locked(struct gate *gate, int64_t now_ns);
+
+/* What an arriving call would get. Leaves no trace. */
+struct gate_weighing {
+    uint32_t used, free;
+    bool may_take;                  /* a slot, now */
+    enum gate_refusal wait_refusal; /* if it does not: NONE = it may wait */
+};
+void gate_weigh_locked(struct gate *gate, const struct gate_call *call,
+                       struct gate_weighing *ret_weighing, struct gate_answer *answer);
+/* Done: take a slot (QUEUED when the kernel refuses one after all), wait, or be refused. */
+enum gate_step { GATE_STEP_TAKE, GATE_STEP_WAIT, GATE_STEP_REFUSE };
+void gate_enter_locked(struct gate *gate, const struct gate_call *call,
+                       const struct gate_weighing *weighing, enum gate_step step,
+                       struct gate_answer *answer);
+/* As gate_try; take: false only looks: GRANTED = could have its slot. */
+void gate_ask_locked(struct gate *gate, uint32_t place, bool take, int64_t now_ns,
+                     struct gate_answer *answer);
+/* As gate_leave. */
+void gate_leave_locked(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
+                       const struct lease_terms *terms);
+
 #endif

@@ -392,26 +392,32 @@ struct adaptive_window {
     float ttft_ratio[ADAPTIVE_RATIOS], whole_ratio[ADAPTIVE_RATIOS];
 };
 
+/* A quota per minute as the controller uses it. */
+struct adaptive_quota {
+    int64_t told;   /* 0 = not */
+    double used;    /* what we use of it; 0 = not told and never refused: no bound */
+    double ceiling; /* our use of a minute when it was refused last; 0 = never */
+    double probe;   /* per second, while it is tried to use more */
+};
+
 /* The adaptive controller of one (quota group, model): see adaptive.h. Doubles, never NaN or Inf. */
 struct adaptive_row {
     uint32_t state; /* enum adaptive_state */
     uint32_t epoch;
     uint32_t in_flight, in_flight_max;
-    int64_t requests_quota, tokens_quota; /* told; 0 = not */
     uint32_t server_queueing;
-    uint32_t drains;     /* in quick succession: doubles the pause */
+    uint32_t drains;     /* for the same reason, in quick succession: doubles the pause */
     uint32_t slow;       /* windows in a row with slow tokens */
     uint32_t slow_first; /* ... with slow first tokens */
     uint32_t full;       /* windows of STARTUP without more throughput */
     uint32_t thrust;     /* windows at the watermark: exponent of the step beyond */
     uint32_t drain_kind; /* enum adaptive_kind of the last cut */
-    uint32_t unused;
+    uint32_t cut_sends;  /* sends since the last cut */
+    struct adaptive_quota requests, tokens;
     double limit;                                 /* L: bound of calls in flight */
     double watermark;                             /* W: highest number in flight that went well */
     double pace;                                  /* rp: requests per second */
     double growth;                                /* gam: of the pace, per second */
-    double requests_share, tokens_share;          /* q_r, q_k */
-    double requests_learned, tokens_learned;      /* quotas nobody told; 0 = none yet */
     double mean_output;                           /* tokens; 0 = none yet */
     double hold_limit;                            /* L when HOLD began */
     double last_step;                             /* of the bound */
@@ -535,6 +541,7 @@ struct flow_row {
     struct adaptive_row adaptive;
     int64_t next_send_ns, paused_until_ns;
     int64_t last_demand_ns; /* when somebody last waited or was in flight */
+    int64_t woken_ns;       /* when what was away for long was last made to start cold */
     int64_t last_used_ns;
     int64_t mean_hold_ns;        /* moving average of a call's time in flight; 0 = unknown */
     int64_t virtual_time;        /* start tag of what was granted last */

@@ -281,33 +281,54 @@ static void take_locked(struct gate *gate, const struct source_wish *wish, bool 
     exchange_begins(gate, row);
 }
 
-static void admit_locked(struct gate *gate, const struct source_wish *wish,
+static void refuse(const struct source_wish *wish, const struct finding *found,
+                   struct source_answer *ret)
+{
+    *ret = (struct source_answer){
+        .verdict = found->refusal, .permit.row = NO_INDEX, .earliest_ns = found->earliest_ns};
+    if (found->refusal != SOURCE_OPEN || !wish->last_resort || wish->hedge || found->open)
+        return;
+    ret->verdict = SOURCE_BUSY; /* all that are open are full as well */
+    ret->earliest_ns = breaker_later_ns(wish->now_ns, BUSY_ASK_AGAIN_NS);
+}
+
+/* Not while one that is well is only full. */
+static uint64_t last_resorts(const struct source_wish *wish, const struct finding *found)
+{
+    const bool all_open = found->can == 0 && found->refusal == SOURCE_OPEN;
+
+    return all_open && wish->last_resort && !wish->hedge ? found->open : 0;
+}
+
+uint64_t source_choices_locked(struct gate *gate, const struct source_wish *wish,
+                               struct source_answer *ret)
+{
+    const struct finding found = find_locked(gate, wish);
+
+    refuse(wish, &found, ret);
+    return found.can ? found.can : last_resorts(wish, &found);
+}
+
+void source_admit_locked(struct gate *gate, const struct source_wish *wish,
                          struct source_answer *ret)
 {
     const struct finding found = find_locked(gate, wish);
     const uint64_t untried = ~wish->tried;
+    const uint64_t open = last_resorts(wish, &found);
     const uint64_t tiers[] = {found.can & untried & found.calm, found.can & untried,
                               found.can & found.calm, found.can};
 
-    *ret = (struct source_answer){
-        .verdict = found.refusal, .permit.row = NO_INDEX, .earliest_ns = found.earliest_ns};
+    refuse(wish, &found, ret);
     for (size_t i = 0; i < LENGTH(tiers); i++)
         if (tiers[i]) {
             ret->candidate = choose(gate, wish, tiers[i]);
             take_locked(gate, wish, false, ret);
             return;
         }
-    /* Not while one that is well is only full. */
-    if (found.refusal != SOURCE_OPEN || !wish->last_resort || wish->hedge)
-        return;
-    if (found.open) {
-        ret->candidate = closes_first_locked(
-            gate, wish, found.open & untried ? found.open & untried : found.open);
+    if (open) {
+        ret->candidate = closes_first_locked(gate, wish, open & untried ? open & untried : open);
         take_locked(gate, wish, true, ret);
-        return;
     }
-    ret->verdict = SOURCE_BUSY;
-    ret->earliest_ns = breaker_later_ns(wish->now_ns, BUSY_ASK_AGAIN_NS);
 }
 
 void source_admit(struct gate *gate, const struct source_wish *wish, struct source_answer *ret)
@@ -315,7 +336,7 @@ void source_admit(struct gate *gate, const struct source_wish *wish, struct sour
     if (admit_well(gate, wish, ret))
         return;
     gate_lock(gate);
-    admit_locked(gate, wish, ret);
+    source_admit_locked(gate, wish, ret);
     gate_unlock(gate);
 }
 

@@ -86,6 +86,12 @@ struct source_answer {
     int64_t earliest_ns; /* not admitted: when asking again may help; INT64_MAX = not by waiting */
 };
 void source_admit(struct gate *gate, const struct source_wish *wish, struct source_answer *ret);
+/* Lock held. Whom source_admit_locked would choose from, as a mask over the candidates; 0: nobody, and
+ * ret tells why. Takes nothing. A wish narrowed to some of them is admitted. */
+uint64_t source_choices_locked(struct gate *gate, const struct source_wish *wish,
+                               struct source_answer *ret);
+void source_admit_locked(struct gate *gate, const struct source_wish *wish,
+                         struct source_answer *ret);
 
 enum source_end {
     SOURCE_END_UNJUDGED, /* cancelled, superseded, the client's fault: feeds nothing */

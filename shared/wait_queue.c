@@ -1,7 +1,10 @@
 /* wait_queue.c - places at the gate and the order of those that wait; see wait_queue.h. */
 #include "shared/wait_queue.h"
 
+#include "shared/flow.h"
+#include "shared/flow_queue.h"
 #include "shared/roster.h"
+#include "shared/seq_sort.h"
 
 #include <string.h>
 
@@ -47,26 +50,9 @@ static uint32_t *waiting_of_layout(struct core_area *core)
 
 _Static_assert(PLACES_MAX <= UINT16_MAX, "places are sorted by 16-bit indices");
 
-/* Shell sort of places by arrival: in place, since qsort may allocate and nothing may be waited for
- * under the lock. Gaps 3k + 1 (Knuth, The Art of Computer Programming, 5.2.1). */
-static void sort_by_arrival(const struct layout_area *layout, uint16_t *places, size_t count)
+static uint64_t arrival_of(const void *layout, uint16_t place)
 {
-    size_t gap = 1;
-
-    while (gap < count / 3)
-        gap = gap * 3 + 1;
-    for (; gap > 0; gap /= 3) {
-        for (size_t i = gap; i < count; i++) {
-            uint16_t moved = places[i];
-            uint64_t seq = layout->places[moved].record.arrival_seq;
-            size_t at = i;
-
-            for (; at >= gap && layout->places[places[at - gap]].record.arrival_seq > seq;
-                 at -= gap)
-                places[at] = places[at - gap];
-            places[at] = moved;
-        }
-    }
+    return ((const struct layout_area *)layout)->places[place].record.arrival_seq;
 }
 
 /* The indices lie on the stack: thread-local memory would be paid by every request thread. */
@@ -85,7 +71,7 @@ void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
         else if (atomic_load(&row->state) == PLACE_WAITING)
             waiting[count++] = (uint16_t)i;
     }
-    sort_by_arrival(layout, waiting, count);
+    seq_sort(waiting, count, arrival_of, layout);
     for (size_t i = 0; i < count; i++)
         append(layout, waiting[i]);
     *waiting_of_layout(core) = layout->waiting;
@@ -106,6 +92,7 @@ uint32_t queue_new_place_locked(struct core_area *core, struct layout_area *layo
     row->next = row->previous = NO_INDEX;
     row->held = NO_INDEX;
     row->rung_ns = 0;
+    row->flow_place = row->passed_over = 0;
     atomic_store(&row->rung, 0);
     memset(&row->record, 0, sizeof row->record);
     return place;
@@ -133,6 +120,7 @@ void queue_hold_locked(struct core_area *core, struct layout_area *layout, uint3
     }
     row->held = held;
     row->rung_ns = 0;
+    row->flow_place = 0;
     atomic_store(&row->rung, 0);
     atomic_store(&row->state, PLACE_HELD);
 }
@@ -160,6 +148,7 @@ void queue_answer_locked(struct layout_area *layout, uint32_t owner, int64_t now
         for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
             if (layout->places[at].rung_ns != 0)
                 layout->places[at].rung_ns = now_ns;
+        flow_queue_forgive_locked(layout, now_ns);
     }
     /* now_ns was read before the lock was waited for: another thread may have been here since */
     if (now_ns > layout->answered_ns[owner])
@@ -174,23 +163,74 @@ static bool is_silent(const struct layout_area *layout, const struct place_row *
            now_ns - layout->answered_ns[row->owner] > PROCESS_SILENT_NS;
 }
 
-bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, int64_t now_ns)
+/* Whose turn it is in the flow that was looked at last: neighbours often wait for the same one. */
+struct flow_glance {
+    uint32_t flow, next;
+    int64_t due_ns;
+};
+#define GLANCE_NONE ((struct flow_glance){.flow = NO_INDEX})
+
+/* Would its flow not let it go now, even with a slot? */
+static bool waits_for_flow(struct layout_area *layout, uint32_t place, int64_t now_ns,
+                           struct flow_glance *glance)
 {
+    const struct place_row *row = &layout->places[place];
+    const struct flow_place_row *in_flow;
+
+    if (row->flow_place == 0)
+        return false;
+    in_flow = &layout->flow_places[row->flow_place - 1];
+    if (atomic_load(&in_flow->state) != FLOW_PLACE_WAITING || in_flow->image_place != place + 1)
+        return false; /* its holder died between the two */
+    if (glance->flow != in_flow->flow) {
+        glance->flow = in_flow->flow;
+        glance->next = flow_due_locked(layout, in_flow->flow, now_ns, &glance->due_ns);
+    }
+    if (glance->next != row->flow_place - 1)
+        return true;
+    return glance->due_ns > now_ns &&
+           (row->passed_over < QUEUE_PASSES_MAX || glance->due_ns - now_ns > QUEUE_KEEP_NS);
+}
+
+bool queue_is_first_locked(struct layout_area *layout, uint32_t place, int64_t now_ns)
+{
+    struct flow_glance glance = GLANCE_NONE;
+
     for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next) {
         if (at == place)
             return true;
-        if (!is_silent(layout, &layout->places[at], now_ns))
+        if (!is_silent(layout, &layout->places[at], now_ns) &&
+            !waits_for_flow(layout, at, now_ns, &glance))
             return false;
     }
     return false;
 }
 
-bool queue_has_answering_locked(const struct layout_area *layout, int64_t now_ns)
+bool queue_has_answering_locked(struct layout_area *layout, int64_t now_ns)
 {
+    struct flow_glance glance = GLANCE_NONE;
+
     for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
-        if (!is_silent(layout, &layout->places[at], now_ns))
+        if (!is_silent(layout, &layout->places[at], now_ns) &&
+            !waits_for_flow(layout, at, now_ns, &glance))
             return true;
     return false;
+}
+
+bool queue_pass_over_locked(struct layout_area *layout, uint32_t place)
+{
+    bool silent = false;
+
+    for (uint32_t at = layout->queue_head; at != NO_INDEX && at != place;
+         at = layout->places[at].next) {
+        struct place_row *row = &layout->places[at];
+
+        if (row->flow_place == 0)
+            silent = true;
+        else if (row->passed_over < QUEUE_PASSES_MAX)
+            row->passed_over++;
+    }
+    return silent;
 }
 
 static bool some_gate_is_off(const struct layout_area *layout)
@@ -206,6 +246,7 @@ unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, u
 {
     bool to_ring[ROSTER_MAX] = {false};
     bool any_off = some_gate_is_off(layout);
+    struct flow_glance glance = GLANCE_NONE;
     unsigned rung = 0;
     uint32_t turns = 0;
 
@@ -215,8 +256,8 @@ unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, u
         bool open = !layout->instances[core->roster[row->owner].instance].gate_on;
         bool turn = turns < free;
 
-        if (!open && !turn)
-            continue;
+        if (!open && (!turn || waits_for_flow(layout, at, now_ns, &glance)))
+            continue; /* the latter is rung by its flow */
         if (!open && !is_silent(layout, row, now_ns))
             turns++;
         if (atomic_load(&row->rung))

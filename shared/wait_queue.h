@@ -25,6 +25,10 @@
 
 #define QUEUE_SILENT_NS (500 * NS_PER_MS)
 #define PROCESS_SILENT_NS NS_PER_S
+/* A call that needs a flow's grant too (admit.h) is passed over as well while its flow would not let
+ * it go; so many times, then a slot is kept for it if its flow lets it go within QUEUE_KEEP_NS. */
+#define QUEUE_PASSES_MAX 16U
+#define QUEUE_KEEP_NS (2 * NS_PER_S)
 #define STANDSTILL_NS (500 * NS_PER_MS) /* every process ticks every 250 ms */
 
 /* Build free list and queue from the rows (first use, or a holder died). */
@@ -45,11 +49,14 @@ void queue_free_place_locked(struct core_area *core, struct layout_area *layout,
 /* The process is at the gate: it is not silent. When nobody has been there for STANDSTILL_NS, the lock or
  * the machine stood still; then nobody was silent, and silence is counted from now. */
 void queue_answer_locked(struct layout_area *layout, uint32_t owner, int64_t now_ns);
-/* Is there nobody before the place who is not silent? */
-bool queue_is_first_locked(const struct layout_area *layout, uint32_t place, int64_t now_ns);
-/* Is anybody waiting who is not silent? */
-bool queue_has_answering_locked(const struct layout_area *layout, int64_t now_ns);
-/* Ring the first `free` places that are not silent, and all that belong to an instance whose gate
+/* Is there nobody before the place who is not passed over? */
+bool queue_is_first_locked(struct layout_area *layout, uint32_t place, int64_t now_ns);
+/* Is anybody waiting who is not passed over? */
+bool queue_has_answering_locked(struct layout_area *layout, int64_t now_ns);
+/* The place (NO_INDEX: one that did not queue) gets a slot before those in front of it. True: one of
+ * them did not wait for a flow. */
+bool queue_pass_over_locked(struct layout_area *layout, uint32_t place);
+/* Ring the first `free` places that are not passed over, and all that belong to an instance whose gate
  * is off. Rings each process's bell once. Returns how many places were rung anew. */
 unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, uint32_t free,
                            int64_t now_ns);

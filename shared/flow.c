@@ -1,0 +1,321 @@
+/*
+ * flow.c - when a call may go, and what it costs; see flow.h.
+ *
+ * What holds whenever the lock is free:
+ *   - in_flight is the number of GRANTED and SENT places; a place is in its class's queue exactly when
+ *     it is WAITING
+ *   - of each GRANTED place one request and `charged` units are taken; of a SENT one, too
+ *   - if somebody could go, the one whose turn it is has been rung, or asks by itself in time
+ * A holder that dies inside leaves the first to be built again from the rows (flow_queue.c), the second
+ * to flow_undo, and the last to the next tick.
+ */
+#include "shared/flow.h"
+
+#include "base/clock.h"
+#include "shared/bucket.h"
+#include "shared/flow_clients.h"
+#include "shared/flow_inside.h"
+#include "shared/flow_queue.h"
+#include "shared/flow_rows.h"
+#include "shared/wait_queue.h"
+
+/* When all rows or places are taken: one is free again soon. */
+#define FULL_RETRY_NS NS_PER_S
+/* How long a call is in flight when none has ended yet. */
+#define FIRST_MEAN_HOLD_NS (10 * NS_PER_S)
+
+static struct layout_area *layout_of(const struct gate *gate)
+{
+    return segment_layout(gate->segment);
+}
+
+static int64_t after(int64_t now_ns, int64_t wait_ns)
+{
+    return wait_ns > CLOCK_NEVER - now_ns ? CLOCK_NEVER : now_ns + wait_ns;
+}
+
+/* ---- arrival --------------------------------------------------------------------------------- */
+
+/* As slots become free once per mean time in flight and place. */
+static int64_t wait_for_place_ns(const struct flow_row *flow, uint32_t limit, uint32_t ahead)
+{
+    const int64_t hold_ns = flow->mean_hold_ns > 0 ? flow->mean_hold_ns : FIRST_MEAN_HOLD_NS;
+
+    if (flow->in_flight + ahead < limit || limit == 0)
+        return 0;
+    return (int64_t)((double)hold_ns * (flow->in_flight + ahead + 1 - limit) / limit);
+}
+
+static int64_t wait_for_pace_ns(const struct flow_row *flow, uint32_t ahead, int64_t now_ns)
+{
+    return flow_later(0, flow->next_send_ns - now_ns) + ahead * flow->interval_ns;
+}
+
+static int64_t wait_for_bucket_ns(struct bucket_row *row, int64_t all_micro, int64_t now_ns)
+{
+    struct bucket_row copy = *row;
+
+    if (row->capacity_micro == 0)
+        return 0;
+    /* More than the capacity is not there at once: what goes before is taken, the last waits. */
+    bucket_take(&copy, flow_later(0, all_micro - copy.capacity_micro), now_ns);
+    return bucket_due_ns(&copy, flow_earlier(all_micro, copy.capacity_micro), now_ns) - now_ns;
+}
+
+/* The longest of all that it must wait for (research 3.8). */
+static int64_t predict_ns(struct flow_row *flow, enum flow_class class, int64_t cost,
+                          int64_t now_ns)
+{
+    const struct flow_limits limits = flow_limits_locked(flow, now_ns);
+    const struct flow_ahead ahead = flow_queue_ahead_locked(flow, class, cost);
+    int64_t wait_ns = flow_later(0, limits.not_before_ns - now_ns);
+
+    wait_ns = flow_later(wait_ns, wait_for_place_ns(flow, limits.in_flight, ahead.calls));
+    wait_ns = flow_later(
+        wait_ns, wait_for_bucket_ns(&flow->units, (ahead.cost + cost) * BUCKET_UNIT, now_ns));
+    wait_ns =
+        flow_later(wait_ns, wait_for_bucket_ns(&flow->requests,
+                                               (ahead.calls + INT64_C(1)) * BUCKET_UNIT, now_ns));
+    if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
+        return flow_later(wait_ns, adaptive_wait_ns(&flow->adaptive, ahead.calls, now_ns));
+    return flow_later(wait_ns, wait_for_pace_ns(flow, ahead.calls, now_ns));
+}
+
+enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
+                                   const struct flow_target *target, const struct flow_call *call,
+                                   int64_t *ret_predicted_wait_ns)
+{
+    struct layout_area *layout = layout_of(gate);
+    struct flow_row *flow = &layout->flows[flow_index];
+    const struct flow_terms *terms = target->terms;
+    const struct flow_moment moment = flow_moment_of(gate, flow, call->now_ns);
+    const int64_t cost = flow_bounded(target->cost);
+    int64_t patience_ns = flow_earlier(terms->max_wait_ns[call->class],
+                                       flow_later(0, call->deadline_ns - call->now_ns));
+
+    *ret_predicted_wait_ns = 0;
+    if (!flow_holds_back(flow))
+        return layout->flow_places_used < FLOW_PLACES_MAX ? FLOW_GRANTED : FLOW_OPEN;
+    if (layout->flow_places_used == FLOW_PLACES_MAX) {
+        *ret_predicted_wait_ns = FULL_RETRY_NS;
+        return FLOW_REFUSED_FULL;
+    }
+    flow_wake_locked(flow, call->now_ns);
+    if (flow_budget_locked(flow, cost, call->now_ns).due_ns <= call->now_ns &&
+        flow_queue_is_next_new_locked(layout, flow, call->class, &moment))
+        return FLOW_GRANTED;
+    *ret_predicted_wait_ns = predict_ns(flow, call->class, cost, call->now_ns);
+    if (!call->may_wait)
+        return FLOW_REFUSED_BUSY;
+    if (flow->classes[call->class].waiting >= terms->max_waiting)
+        return FLOW_REFUSED_FULL;
+    if (terms->max_waiting_per_client > 0 && *call->client &&
+        flow_clients_waiting_locked(layout, flow_client_key(flow_index, call->client)) >=
+            terms->max_waiting_per_client)
+        return FLOW_REFUSED_CLIENT;
+    return *ret_predicted_wait_ns > patience_ns ? FLOW_REFUSED_HOPELESS : FLOW_QUEUED;
+}
+
+static void count_refusal(struct flow_row *flow, enum flow_verdict verdict)
+{
+    flow->refused_full += verdict == FLOW_REFUSED_FULL;
+    flow->refused_client += verdict == FLOW_REFUSED_CLIENT;
+    flow->refused_hopeless += verdict == FLOW_REFUSED_HOPELESS;
+}
+
+/* All at once: a request, the units, the next instant of the pace, one in flight. */
+static void grant_locked(struct gate *gate, uint32_t place, int64_t now_ns)
+{
+    struct flow_place_row *row = flow_place_of(gate, place);
+    struct flow_row *flow = flow_row_of(gate, row);
+    const struct flow_limits limits = flow_limits_locked(flow, now_ns);
+
+    flow_step_begins(flow, layout_of(gate), place, FLOW_PLACE_GRANTED);
+    row->charged = row->cost;
+    row->granted_ns = now_ns;
+    row->epoch = limits.epoch;
+    if (flow_holds_back(flow)) {
+        bucket_take(&flow->requests, BUCKET_UNIT, now_ns);
+        bucket_take(&flow->units, row->cost * BUCKET_UNIT, now_ns);
+        row->pace_from_ns = flow->next_send_ns;
+        row->pace_until_ns = flow_later(now_ns, flow->next_send_ns) + limits.interval_ns;
+        flow->next_send_ns = row->pace_until_ns;
+    }
+    flow_queue_grant_locked(layout_of(gate), place);
+    flow_step_ends(flow);
+    if (flow->strategy == FLOW_STRATEGY_ADAPTIVE) {
+        adaptive_set_in_flight(&flow->adaptive, flow->in_flight, now_ns);
+        adaptive_sent(&flow->adaptive, now_ns);
+    }
+}
+
+static void fill_place(struct gate *gate, uint32_t place, const struct flow_target *target,
+                       const struct flow_call *call)
+{
+    struct flow_place_row *row = flow_place_of(gate, place);
+
+    row->class_index = call->class;
+    row->cost = flow_bounded(target->cost);
+    row->predicted = flow_bounded(target->predicted);
+    row->arrived_ns = call->now_ns;
+    row->client_key = *call->client ? flow_client_key(row->flow, call->client) : 0;
+}
+
+static void join_locked(struct gate *gate, uint32_t place, struct flow_answer *answer)
+{
+    struct flow_place_row *row = flow_place_of(gate, place);
+    struct flow_row *flow = flow_row_of(gate, row);
+    struct flow_budget budget;
+    struct flow_moment moment;
+
+    flow_queue_join_locked(layout_of(gate), place);
+    answer->position = flow->classes[row->class_index].waiting;
+    answer->until_ns = row->deadline_ns;
+    answer->due_ns = CLOCK_NEVER;
+    moment = flow_moment_of(gate, flow, row->arrived_ns);
+    if (flow_queue_next_locked(layout_of(gate), flow, &moment) != place)
+        return;
+    budget = flow_budget_locked(flow, row->cost, row->arrived_ns);
+    if (budget.due_ns <= row->arrived_ns)
+        return; /* it waits for a slot */
+    flow_tell_locked(flow, &budget);
+    answer->due_ns = budget.due_ns;
+    row->due_ns = budget.due_ns == CLOCK_NEVER ? 0 : budget.due_ns;
+}
+
+void flow_enter_locked(struct gate *gate, uint32_t flow_index, const struct flow_target *target,
+                       const struct flow_call *call, uint32_t image, int64_t wait_ns,
+                       struct flow_answer *answer)
+{
+    struct flow_row *flow = &layout_of(gate)->flows[flow_index];
+    uint32_t place;
+
+    answer->waiting = flow->waiting;
+    answer->in_flight = flow->in_flight;
+    answer->place = NO_INDEX;
+    if (answer->verdict != FLOW_GRANTED && answer->verdict != FLOW_QUEUED) {
+        count_refusal(flow, answer->verdict);
+        return;
+    }
+    place = flow_queue_new_place_locked(segment_core(gate->segment), layout_of(gate), gate->self);
+    INVARIANT(place != NO_INDEX); /* the look saw one */
+    answer->place = place;
+    flow_place_of(gate, place)->flow = flow_index;
+    fill_place(gate, place, target, call);
+    flow->last_demand_ns = flow->last_used_ns = flow_later(call->now_ns, flow->last_used_ns);
+    if (answer->verdict == FLOW_GRANTED) {
+        grant_locked(gate, place, call->now_ns);
+        flow_ring_locked(gate, flow, call->now_ns);
+        return;
+    }
+    flow_place_of(gate, place)->image_place = image == NO_INDEX ? 0 : image + 1;
+    flow_place_of(gate, place)->deadline_ns = flow_earlier(
+        call->deadline_ns,
+        after(call->now_ns, flow_later(wait_ns, target->terms->max_wait_ns[call->class])));
+    join_locked(gate, place, answer);
+}
+
+void flow_arrive(struct gate *gate, const struct flow_target *target, const struct flow_call *call,
+                 struct flow_answer *ret)
+{
+    uint32_t flow;
+
+    *ret = (struct flow_answer){
+        .verdict = FLOW_OPEN, .place = NO_INDEX, .due_ns = CLOCK_NEVER, .until_ns = CLOCK_NEVER};
+    if (!target->terms || target->terms->strategy == FLOW_STRATEGY_NONE)
+        return;
+    gate_lock(gate);
+    queue_answer_locked(layout_of(gate), gate->self, call->now_ns);
+    flow = flow_find_locked(gate, target, call->now_ns);
+    if (flow != NO_INDEX) {
+        ret->verdict = flow_look_locked(gate, flow, target, call, &ret->predicted_wait_ns);
+        flow_enter_locked(gate, flow, target, call, NO_INDEX, 0, ret);
+    } else if (target->terms->strategy >= FLOW_STRATEGY_RATE) {
+        ret->verdict = FLOW_REFUSED_FULL;
+        ret->predicted_wait_ns = FULL_RETRY_NS;
+    }
+    gate_unlock(gate);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+uint32_t flow_due_locked(struct layout_area *layout, uint32_t flow_index, int64_t now_ns,
+                         int64_t *ret_due_ns)
+{
+    const struct flow_moment moment = {.now_ns = now_ns, .slot_free = true};
+    struct flow_row *flow = &layout->flows[flow_index];
+    uint32_t next = flow_queue_next_locked(layout, flow, &moment);
+
+    *ret_due_ns = CLOCK_NEVER;
+    if (next != NO_INDEX)
+        *ret_due_ns = flow_budget_locked(flow, layout->flow_places[next].cost, now_ns).due_ns;
+    return next;
+}
+
+void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, int64_t now_ns,
+                     struct flow_answer *answer)
+{
+    struct flow_place_row *row = flow_own_place(gate, place);
+    struct flow_row *flow = flow_row_of(gate, row);
+    struct flow_moment moment = flow_moment_of(gate, flow, now_ns);
+    struct flow_budget budget;
+
+    REQUIRE(atomic_load(&row->state) == FLOW_PLACE_WAITING);
+    atomic_store(&row->rung, 0);
+    row->rung_ns = row->due_ns = 0;
+    moment.slot_free = moment.slot_free || slot;
+    answer->verdict = now_ns > row->deadline_ns ? FLOW_EXPIRED : FLOW_QUEUED;
+    answer->place = place;
+    answer->waiting = flow->waiting;
+    answer->in_flight = flow->in_flight;
+    answer->until_ns = row->deadline_ns;
+    answer->due_ns = row->aside_until_ns > now_ns ? row->aside_until_ns : CLOCK_NEVER;
+    if (answer->verdict == FLOW_EXPIRED ||
+        flow_queue_next_locked(layout_of(gate), flow, &moment) != place)
+        return;
+    budget = flow_budget_locked(flow, row->cost, now_ns);
+    if (budget.due_ns > now_ns) {
+        flow_tell_locked(flow, &budget);
+        answer->due_ns = budget.due_ns;
+        row->due_ns = budget.due_ns == CLOCK_NEVER ? 0 : budget.due_ns;
+    } else if (slot) {
+        answer->verdict = FLOW_GRANTED;
+        if (take) {
+            grant_locked(gate, place, now_ns);
+            flow_ring_locked(gate, flow, now_ns);
+        }
+    }
+}
+
+void flow_try(struct gate *gate, uint32_t place, int64_t now_ns, struct flow_answer *answer)
+{
+    gate_lock(gate);
+    queue_answer_locked(layout_of(gate), gate->self, now_ns);
+    flow_ask_locked(gate, place, flow_own_place(gate, place)->image_place == 0, true, now_ns,
+                    answer);
+    if (answer->verdict != FLOW_GRANTED) /* woken too early: another may be the one */
+        flow_seat_kept_locked(gate, place, now_ns);
+    gate_unlock(gate);
+}
+
+/* Not itself: what it still lacks will ring it, a slot that another takes first among them. */
+void flow_seat_kept_locked(struct gate *gate, uint32_t place, int64_t now_ns)
+{
+    struct flow_row *flow;
+    struct flow_moment moment;
+
+    if (place == NO_INDEX)
+        return;
+    flow = flow_row_of(gate, flow_place_of(gate, place));
+    moment = flow_moment_of(gate, flow, now_ns);
+    if (flow_queue_next_locked(layout_of(gate), flow, &moment) != place)
+        flow_ring_locked(gate, flow, now_ns);
+}
+
+void flow_set_aside_locked(struct gate *gate, uint32_t place, int64_t until_ns, int64_t now_ns)
+{
+    struct flow_place_row *row = flow_own_place(gate, place);
+
+    row->aside_until_ns = until_ns;
+    flow_ring_locked(gate, flow_row_of(gate, row), now_ns);
+}

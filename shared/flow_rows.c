@@ -1,0 +1,362 @@
+/* flow_rows.c - the records of flows; see flow_rows.h and flow.h. */
+#include "shared/flow_rows.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "shared/bucket.h"
+#include "shared/flow_queue.h"
+
+#include <string.h>
+
+_Static_assert(FLOW_REFUSAL_KINDS >= ADAPTIVE_KINDS, "a counter for every kind");
+
+/* ---- the last 60 s --------------------------------------------------------------------------- */
+
+static struct flow_second *second_of(struct flow_row *flow, int64_t now_ns)
+{
+    const int64_t second = now_ns / NS_PER_S;
+    struct flow_second *row = &flow->window[second % FLOW_WINDOW_S];
+
+    if (row->second != second)
+        *row = (struct flow_second){.second = second};
+    return row;
+}
+
+void flow_count_sent_locked(struct flow_row *flow, int64_t now_ns)
+{
+    second_of(flow, now_ns)->sends++;
+}
+
+void flow_count_units_locked(struct flow_row *flow, int64_t units, int64_t now_ns)
+{
+    second_of(flow, now_ns)->units += units;
+}
+
+struct flow_use flow_use_locked(const struct flow_row *flow, int64_t now_ns)
+{
+    const int64_t second = now_ns / NS_PER_S;
+    struct flow_use use = {0};
+
+    for (unsigned i = 0; i < FLOW_WINDOW_S; i++) {
+        const struct flow_second *row = &flow->window[i];
+
+        if (row->second > second - (int64_t)FLOW_WINDOW_S && row->second <= second) {
+            use.sends += row->sends;
+            use.units += row->units;
+        }
+    }
+    return use;
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+bool flow_holds_back(const struct flow_row *flow)
+{
+    return flow->strategy >= FLOW_STRATEGY_RATE;
+}
+
+static void set_budget(struct bucket_row *row, const struct adaptive_budget *budget, int64_t now_ns)
+{
+    if (row->rate_micro != budget->rate_micro)
+        bucket_set_rate(row, budget->rate_micro, now_ns);
+    if (row->capacity_micro != budget->capacity_micro)
+        bucket_set_capacity(row, budget->capacity_micro, now_ns);
+}
+
+struct flow_limits flow_limits_locked(struct flow_row *flow, int64_t now_ns)
+{
+    struct flow_limits limits = {
+        .in_flight = flow->max_concurrent > 0 ? flow->max_concurrent : UINT32_MAX,
+        .interval_ns = flow->interval_ns,
+        .not_before_ns = flow->paused_until_ns,
+    };
+
+    if (flow->strategy == FLOW_STRATEGY_ADAPTIVE) {
+        const struct adaptive_limits learned = adaptive_may_send(&flow->adaptive, now_ns);
+
+        if (learned.in_flight < limits.in_flight)
+            limits.in_flight = learned.in_flight;
+        limits.epoch = learned.epoch;
+        limits.interval_ns = learned.interval_ns;
+        limits.not_before_ns = learned.drained_until_ns;
+        set_budget(&flow->requests, &learned.requests, now_ns);
+        set_budget(&flow->units, &learned.tokens, now_ns);
+    }
+    return limits;
+}
+
+void flow_wake_locked(struct flow_row *flow, int64_t now_ns)
+{
+    const int64_t since_ns =
+        flow->woken_ns > flow->last_demand_ns ? flow->woken_ns : flow->last_demand_ns;
+    const int64_t idle_ns = now_ns - since_ns;
+
+    if (flow->waiting > 0 || flow->in_flight > 0 || since_ns == 0)
+        return;
+    if (flow->strategy == FLOW_STRATEGY_ADAPTIVE && idle_ns >= ADAPTIVE_IDLE_NS) {
+        adaptive_resume_after_idle(&flow->adaptive, idle_ns, now_ns);
+        flow->woken_ns = now_ns;
+    } else if (flow_holds_back(flow) && flow->strategy != FLOW_STRATEGY_ADAPTIVE &&
+               idle_ns >= FLOW_IDLE_NS) {
+        bucket_restart(&flow->requests, now_ns);
+        flow->woken_ns = now_ns;
+    }
+}
+
+/* ---- terms ----------------------------------------------------------------------------------- */
+
+static uint64_t hash_terms(const struct flow_terms *terms)
+{
+    const int64_t all[] = {
+        terms->strategy,         terms->unit,       terms->requests_quota, terms->units_quota,
+        terms->initial_requests, terms->warmup_ns,  terms->max_concurrent, terms->server_queueing,
+        terms->weights[0],       terms->weights[1], terms->weights[2]};
+
+    return hash_bytes(all, sizeof all);
+}
+
+static struct bucket_terms request_terms(const struct flow_terms *terms)
+{
+    struct bucket_terms bucket = {0};
+
+    if (terms->requests_quota <= 0)
+        return bucket;
+    if (terms->strategy == FLOW_STRATEGY_RATE) {
+        bucket.capacity_micro = bucket.rate_micro = terms->requests_quota * BUCKET_UNIT;
+        bucket.initial_micro = terms->initial_requests * BUCKET_UNIT;
+    } else if (terms->strategy == FLOW_STRATEGY_SHAPING) {
+        bucket = bucket_terms_strict(terms->requests_quota);
+        /* The first call never waits for a ramp that begins with it. */
+        bucket.initial_micro =
+            (terms->initial_requests > 1 ? terms->initial_requests : 1) * BUCKET_UNIT;
+        bucket.warmup_ns = terms->warmup_ns;
+    }
+    return bucket;
+}
+
+/* The ramp of requests is one of units too: these start with what the capacity allows. */
+static struct bucket_terms unit_terms(const struct flow_terms *terms)
+{
+    struct bucket_terms bucket = {0};
+
+    if (terms->units_quota > 0 && terms->strategy == FLOW_STRATEGY_SHAPING) {
+        bucket = bucket_terms_strict(terms->units_quota);
+        bucket.initial_micro = bucket.capacity_micro;
+    }
+    return bucket;
+}
+
+/* What is owed or saved stays, as far as it can. */
+static void change_bucket(struct bucket_row *row, const struct bucket_terms *terms, int64_t now_ns)
+{
+    if (row->capacity_micro == 0 || terms->capacity_micro == 0) {
+        bucket_init(row, terms, now_ns);
+        return;
+    }
+    bucket_set_rate(row, terms->rate_micro, now_ns);
+    bucket_set_capacity(row, terms->capacity_micro, now_ns);
+    row->initial_micro = terms->initial_micro;
+    row->warmup_ns = terms->warmup_ns;
+}
+
+static void begin_adaptive(struct flow_row *flow, const struct flow_terms *terms, int64_t now_ns)
+{
+    const struct adaptive_terms known = {
+        .requests_quota = terms->requests_quota,
+        .tokens_quota = terms->units_quota,
+        .in_flight_max = terms->max_concurrent,
+        .server_queueing = terms->server_queueing,
+    };
+    const bool first = flow->adaptive.state == ADAPTIVE_NONE;
+
+    adaptive_init(&flow->adaptive, &known, now_ns);
+    if (first)
+        flow->requests = flow->units = (struct bucket_row){0};
+}
+
+static void apply(struct flow_row *flow, const struct flow_terms *terms, int64_t now_ns)
+{
+    const struct bucket_terms requests = request_terms(terms);
+    const struct bucket_terms units = unit_terms(terms);
+
+    if (terms->strategy != FLOW_STRATEGY_ADAPTIVE) {
+        flow->adaptive = (struct adaptive_row){0};
+        change_bucket(&flow->requests, &requests, now_ns);
+        change_bucket(&flow->units, &units, now_ns);
+    } else {
+        begin_adaptive(flow, terms, now_ns);
+    }
+    flow->strategy = terms->strategy;
+    flow->unit = terms->unit;
+    flow->max_concurrent = terms->max_concurrent;
+    flow->requests_quota = terms->requests_quota;
+    flow->units_quota = terms->units_quota;
+    flow->interval_ns = terms->strategy == FLOW_STRATEGY_SHAPING && terms->requests_quota > 0
+                            ? 60 * NS_PER_S / terms->requests_quota
+                            : 0;
+    for (uint32_t i = 0; i < FLOW_CLASSES; i++)
+        flow->classes[i].weight = terms->weights[i] > 0 ? terms->weights[i] : 1;
+}
+
+/* Two configurations may speak of one upstream: the newer one counts, and of one configuration's
+ * scopes the one that holds back more. */
+static void renew_terms(struct gate *gate, struct flow_row *flow, const struct flow_terms *terms,
+                        int64_t now_ns)
+{
+    const uint64_t generation = segment_core(gate->segment)->roster[gate->self].generation;
+    const uint64_t hash = hash_terms(terms);
+
+    if (hash == flow->terms_hash) {
+        if (generation > flow->terms_generation)
+            flow->terms_generation = generation;
+        return;
+    }
+    if (flow->terms_hash != 0 &&
+        (generation < flow->terms_generation ||
+         (generation == flow->terms_generation && (uint32_t)terms->strategy <= flow->strategy)))
+        return;
+    apply(flow, terms, now_ns);
+    flow->terms_hash = hash;
+    flow->terms_generation = generation;
+}
+
+/* ---- found or made --------------------------------------------------------------------------- */
+
+struct names {
+    char group[NAME_SIZE], model[NAME_SIZE];
+    uint64_t hash;
+};
+
+static void cut_names(const struct flow_target *target, struct names *names)
+{
+    struct hash hash;
+
+    (void)text_copy(names->group, sizeof names->group, target->quota_group);
+    (void)text_copy(names->model, sizeof names->model, target->model);
+    hash_init(&hash);
+    hash_add(&hash, names->group, strlen(names->group) + 1);
+    hash_add(&hash, names->model, strlen(names->model));
+    names->hash = hash_value(&hash);
+    names->hash += names->hash == 0;
+}
+
+static uint32_t find(const struct layout_area *layout, const struct names *names)
+{
+    for (uint32_t i = 0; i < FLOWS_MAX; i++)
+        if (layout->flow_hashes[i] == names->hash &&
+            strcmp(layout->flows[i].quota_group, names->group) == 0 &&
+            strcmp(layout->flows[i].model, names->model) == 0)
+            return i;
+    return NO_INDEX;
+}
+
+/* Nothing that it knows would be missed: nobody is there, nobody was within the window, nothing is
+ * owed. */
+static bool is_idle(struct flow_row *flow, int64_t now_ns)
+{
+    return flow->waiting == 0 && flow->in_flight == 0 &&
+           now_ns - flow->last_used_ns > (int64_t)FLOW_WINDOW_S * NS_PER_S &&
+           bucket_balance_micro(&flow->units, now_ns) >= 0 && flow->paused_until_ns <= now_ns;
+}
+
+/* A free row, or else the idle one that was away for longest. */
+static uint32_t room(struct layout_area *layout, int64_t now_ns)
+{
+    uint32_t best = NO_INDEX;
+
+    for (uint32_t i = 0; i < FLOWS_MAX; i++) {
+        if (layout->flow_hashes[i] == 0)
+            return i;
+        if (is_idle(&layout->flows[i], now_ns) &&
+            (best == NO_INDEX || layout->flows[i].last_used_ns < layout->flows[best].last_used_ns))
+            best = i;
+    }
+    return best;
+}
+
+static void make(struct layout_area *layout, uint32_t index, const struct names *names)
+{
+    struct flow_row *flow = &layout->flows[index];
+
+    layout->flow_hashes[index] = 0;
+    memset(flow, 0, sizeof *flow);
+    (void)text_copy(flow->quota_group, sizeof flow->quota_group, names->group);
+    (void)text_copy(flow->model, sizeof flow->model, names->model);
+    layout->flow_hashes[index] = names->hash;
+}
+
+uint32_t flow_find_locked(struct gate *gate, const struct flow_target *target, int64_t now_ns)
+{
+    struct layout_area *layout = segment_layout(gate->segment);
+    struct names names;
+    uint32_t index;
+
+    if (!target->terms || target->terms->strategy == FLOW_STRATEGY_NONE)
+        return NO_INDEX;
+    cut_names(target, &names);
+    index = find(layout, &names);
+    if (index == NO_INDEX) {
+        index = room(layout, now_ns);
+        if (index == NO_INDEX)
+            return NO_INDEX;
+        make(layout, index, &names);
+        layout->flows[index].last_used_ns = now_ns;
+    }
+    renew_terms(gate, &layout->flows[index], target->terms, now_ns);
+    return index;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static int64_t whole(struct bucket_row *row, int64_t now_ns)
+{
+    return row->capacity_micro == 0 ? INT64_MAX : bucket_balance_micro(row, now_ns) / BUCKET_UNIT;
+}
+
+static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
+{
+    const struct flow_limits limits = flow_limits_locked(flow, now_ns);
+
+    *ret = (struct flow_view){
+        .strategy = (enum flow_strategy)flow->strategy,
+        .unit = (enum flow_unit)flow->unit,
+        .requests_quota = flow->requests_quota,
+        .units_quota = flow->units_quota,
+        .requests_balance = whole(&flow->requests, now_ns),
+        .units_balance = whole(&flow->units, now_ns),
+        .use = flow_use_locked(flow, now_ns),
+        .in_flight = flow->in_flight,
+        .in_flight_limit = limits.in_flight,
+        .paused_for_ns = limits.not_before_ns > now_ns ? limits.not_before_ns - now_ns : 0,
+        .adaptive_state = flow->adaptive.state,
+        .learned = adaptive_export(&flow->adaptive),
+        .last_refusal_age_ns = flow->last_refusal_ns > 0 ? now_ns - flow->last_refusal_ns : -1,
+        .last_refusal_kind = (enum adaptive_kind)flow->last_refusal_kind,
+        .refused_full = flow->refused_full,
+        .refused_client = flow->refused_client,
+        .refused_hopeless = flow->refused_hopeless,
+        .expired = flow->expired,
+        .cancelled = flow->cancelled,
+        .buried = flow->buried,
+    };
+    (void)text_copy(ret->quota_group, sizeof ret->quota_group, flow->quota_group);
+    (void)text_copy(ret->model, sizeof ret->model, flow->model);
+    for (uint32_t i = 0; i < FLOW_CLASSES; i++) {
+        ret->waiting[i] = flow->classes[i].waiting;
+        ret->granted[i] = flow->classes[i].granted;
+    }
+    for (uint32_t i = 0; i < ADAPTIVE_KINDS; i++)
+        ret->refusals[i] = flow->refusals[i];
+}
+
+unsigned flow_views_locked(struct gate *gate, int64_t now_ns, struct flow_view views[FLOWS_MAX])
+{
+    struct layout_area *layout = segment_layout(gate->segment);
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < FLOWS_MAX; i++)
+        if (layout->flow_hashes[i] != 0)
+            view(&layout->flows[i], now_ns, &views[count++]);
+    return count;
+}
