@@ -214,7 +214,7 @@ static bool ask_again(struct request *request, struct attempt *attempt)
         return false;
     if (!attempt_ask_again(attempt)) {
         attempt->fault = request->fault.code;
-        failed_as(request, attempt, ATTEMPT_OURS, fault_code_text(attempt->fault));
+        failed_as(request, attempt, ATTEMPT_OURS, "out_of_memory");
     }
     return true;
 }

@@ -15,12 +15,20 @@
 
 #define STATUS_CLIENT_GONE 499 /* nginx's number for it; never sent */
 
+/* The upstream itself ended its stream with an error. */
+static bool has_error_event(const struct attempt *attempt)
+{
+    return attempt->counting && attempt->is_stream && attempt->pictures.delivered.error_seen;
+}
+
 static const char *outcome(const struct request *request)
 {
+    const struct attempt *attempt = request->attempt;
+
     if (request->client_gone)
         return "client_gone";
     if (request->fault.code == FAULT_NONE)
-        return request->attempt->status / 100 == 2 ? "ok" : "upstream_error";
+        return attempt->status / 100 == 2 && !has_error_event(attempt) ? "ok" : "upstream_error";
     return request->attempts > 0 ? "upstream_failed" : "refused";
 }
 
@@ -177,6 +185,14 @@ static void log_call(const struct request *request, const struct call_record *re
     log_end(&line);
 }
 
+/* The fault in the ledger's word for an attempt: without the prefix that our codes have on the wire. */
+static const char *word_of(enum fault_code code)
+{
+    static const char prefix[] = "penstock_";
+
+    return code == FAULT_shutting_down ? "shutdown" : fault_code_text(code) + sizeof prefix - 1;
+}
+
 /* What becomes of the attempt whose answer was handed on: a cut after the commit is the source's
  * failure as well. */
 static void book_last(struct request *request)
@@ -187,7 +203,7 @@ static void book_last(struct request *request)
 
     if (request->client_gone || request->fault.code == FAULT_shutting_down ||
         request->fault.code == FAULT_out_of_memory) {
-        error = request->client_gone ? "client_cancelled" : fault_code_text(request->fault.code);
+        error = request->client_gone ? "client_cancelled" : word_of(request->fault.code);
     } else if (request->fault.code == FAULT_call_deadline) {
         error = "deadline";
     } else if (attempt->status >= 400) {
@@ -196,8 +212,11 @@ static void book_last(struct request *request)
         error = attempt->judgement.error;
     } else if (request->fault.code != FAULT_NONE) {
         end = SOURCE_END_FAILURE;
-        error = *attempt->judgement.error ? attempt->judgement.error
-                                          : fault_code_text(request->fault.code);
+        error = *attempt->judgement.error ? attempt->judgement.error : word_of(request->fault.code);
+    } else if (has_error_event(attempt)) {
+        attempt->judgement.class = ATTEMPT_TRANSIENT;
+        (void)text_copy(attempt->judgement.error, sizeof attempt->judgement.error, "stream_error");
+        error = attempt->judgement.error; /* whose fault it was is not known: feeds nothing */
     } else {
         end = SOURCE_END_SUCCESS;
     }
