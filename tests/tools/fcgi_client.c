@@ -502,8 +502,34 @@ static uint64_t number(const char *string)
     return value;
 }
 
+static uint64_t *number_of(int letter)
+{
+    static const struct {
+        int letter;
+        uint64_t *place;
+    } numbers[] = {
+        {'w', &how.slow_bytes_per_s}, {'k', &how.cut_after},
+        {'c', &how.clients},          {'n', &how.requests},
+        {'S', &how.seconds},          {'R', &how.per_second},
+        {'l', &how.leave_percent},    {'m', &how.leave_ms},
+        {'T', &how.bound_s},          {'e', &how.seed},
+        {'q', &how.silent},
+    };
+
+    for (size_t i = 0; i < LENGTH(numbers); i++)
+        if (numbers[i].letter == letter)
+            return numbers[i].place;
+    return NULL;
+}
+
 static bool take_option(int letter, const char *value)
 {
+    uint64_t *place = number_of(letter);
+
+    if (place) {
+        *place = number(value);
+        return true;
+    }
     switch (letter) {
     case 's':
         how.socket = value;
@@ -522,41 +548,8 @@ static bool take_option(int letter, const char *value)
         return true;
     case 'f':
         return read_file(value);
-    case 'w':
-        how.slow_bytes_per_s = number(value);
-        return true;
-    case 'k':
-        how.cut_after = number(value);
-        return true;
     case 'r':
         how.never_read = true;
-        return true;
-    case 'c':
-        how.clients = number(value);
-        return true;
-    case 'n':
-        how.requests = number(value);
-        return true;
-    case 'S':
-        how.seconds = number(value);
-        return true;
-    case 'R':
-        how.per_second = number(value);
-        return true;
-    case 'l':
-        how.leave_percent = number(value);
-        return true;
-    case 'm':
-        how.leave_ms = number(value);
-        return true;
-    case 'T':
-        how.bound_s = number(value);
-        return true;
-    case 'e':
-        how.seed = number(value);
-        return true;
-    case 'q':
-        how.silent = number(value);
         return true;
     case 'u':
         how.number_calls = true;
