@@ -160,6 +160,16 @@ static void change_bucket(struct bucket_row *row, const struct bucket_terms *ter
     row->warmup_ns = terms->warmup_ns;
 }
 
+/* The controller's pace is the ramp: two seconds of quota in hand do no harm. */
+static void begin_full(struct bucket_row *row, const struct adaptive_budget *budget, int64_t now_ns)
+{
+    const struct bucket_terms terms = {.capacity_micro = budget->capacity_micro,
+                                       .rate_micro = budget->rate_micro,
+                                       .initial_micro = budget->capacity_micro};
+
+    bucket_init(row, &terms, now_ns);
+}
+
 static void begin_adaptive(struct flow_row *flow, const struct flow_terms *terms, int64_t now_ns)
 {
     const struct adaptive_terms known = {
@@ -171,8 +181,12 @@ static void begin_adaptive(struct flow_row *flow, const struct flow_terms *terms
     const bool first = flow->adaptive.state == ADAPTIVE_NONE;
 
     adaptive_init(&flow->adaptive, &known, now_ns);
-    if (first)
-        flow->requests = flow->units = (struct bucket_row){0};
+    if (first) {
+        const struct adaptive_limits limits = adaptive_may_send(&flow->adaptive, now_ns);
+
+        begin_full(&flow->requests, &limits.requests, now_ns);
+        begin_full(&flow->units, &limits.tokens, now_ns);
+    }
 }
 
 static void apply(struct flow_row *flow, const struct flow_terms *terms, int64_t now_ns)
