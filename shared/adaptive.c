@@ -10,7 +10,7 @@
 #include "shared/bucket.h"
 
 #define DRAINS_MAX 5U       /* doublings of the pause ... */
-#define DRAINS_MAX_QUOTA 2U /* ... of a quota's: long silence would only cost growth afterwards */
+#define DRAINS_MAX_QUOTA 1U /* ... of a quota's: long silence would only cost growth afterwards */
 #define DRAINS_NS (30 * NS_PER_S)
 #define COOL_MAX_S 20.0
 #define RETRY_AFTER_MIN_S 1.0
@@ -18,30 +18,36 @@
 #define JITTER 0.25
 #define FAULTS_OF_A_CAP 2U
 #define USED_MOST 0.8 /* of a per-minute quota: below, a per-second limit refused */
+#define OPEN_LEAST 0.1
 #define IDLE_NS (10 * NS_PER_S)
 #define IDLE_HALVINGS_MAX 60
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-static int64_t quota_within(int64_t quota)
+static void tell(struct adaptive_quota *quota, int64_t told)
 {
-    return quota < 0                             ? 0
-           : quota > (int64_t)ADAPTIVE_QUOTA_MAX ? (int64_t)ADAPTIVE_QUOTA_MAX
-                                                 : quota;
+    double share = quota->told > 0 ? quota->used / (double)quota->told : 1;
+
+    if (quota->told == told)
+        return;
+    quota->told = told < 0                             ? 0
+                  : told > (int64_t)ADAPTIVE_QUOTA_MAX ? (int64_t)ADAPTIVE_QUOTA_MAX
+                                                       : told;
+    quota->used = share * (double)quota->told;
+    quota->ceiling = 0;
+    quota->probe = 0;
 }
 
 void adaptive_init(struct adaptive_row *row, const struct adaptive_terms *terms, int64_t now_ns)
 {
-    row->requests_quota = quota_within(terms->requests_quota);
-    row->tokens_quota = quota_within(terms->tokens_quota);
+    tell(&row->requests, terms->requests_quota);
+    tell(&row->tokens, terms->tokens_quota);
     row->in_flight_max = terms->in_flight_max > 0 ? terms->in_flight_max : ADAPTIVE_IN_FLIGHT_MAX;
     row->server_queueing = terms->server_queueing;
     if (row->state == ADAPTIVE_NONE) {
         row->limit = ADAPTIVE_LIMIT_START;
         row->watermark = ADAPTIVE_WATERMARK_START;
         row->growth = ADAPTIVE_GROWTH_START;
-        row->requests_share = 1;
-        row->tokens_share = 1;
         row->slowness = 1;
         row->pace = adaptive_pace_start(row);
         row->second_ns = now_ns;
@@ -53,21 +59,32 @@ void adaptive_init(struct adaptive_row *row, const struct adaptive_terms *terms,
 
 /* ---- what it answers ------------------------------------------------------------------------ */
 
-/* Two seconds of the quota in hand, the share of it as rate; of a quota that was told, never more
- * in any minute than it. */
-static struct adaptive_budget budget(int64_t told, double learned, double share)
+/* How open the rate is while the last minute holds more than what is used of the quota: what was
+ * sent then counts upstream until it is a minute old. Nearly closed where it was refused. */
+static double openness(const struct adaptive_quota *quota)
+{
+    double room = quota->ceiling - quota->used;
+
+    if (room <= 0 || quota->minute <= quota->used)
+        return 1;
+    return adaptive_within((quota->ceiling - quota->minute) / room, OPEN_LEAST, 1);
+}
+
+/* Two seconds of what is used of the quota in hand, the whole as rate; of a quota that was told,
+ * never more in any minute than it. */
+static struct adaptive_budget budget(const struct adaptive_quota *quota)
 {
     struct adaptive_budget budget = {0, 0};
-    double quota = told > 0 ? (double)told : learned;
     struct bucket_terms strict;
 
-    if (!(quota > 0))
+    if (!(quota->used > 0))
         return budget;
-    strict = bucket_terms_strict((int64_t)quota);
+    strict = bucket_terms_strict((int64_t)quota->used);
     budget.capacity_micro = strict.capacity_micro;
-    budget.rate_micro = (int64_t)(share * quota * (double)BUCKET_UNIT);
-    if (told > 0 && budget.rate_micro > strict.rate_micro)
-        budget.rate_micro = strict.rate_micro;
+    budget.rate_micro = (int64_t)(openness(quota) * quota->used * (double)BUCKET_UNIT);
+    if (quota->told > 0)
+        budget.rate_micro = (int64_t)adaptive_least(
+            (double)budget.rate_micro, (double)(quota->told * BUCKET_UNIT - budget.capacity_micro));
     return budget;
 }
 
@@ -82,8 +99,8 @@ struct adaptive_limits adaptive_may_send(struct adaptive_row *row, int64_t now_n
     limits.epoch = row->epoch;
     limits.interval_ns = (int64_t)(1e9 / row->pace);
     limits.drained_until_ns = row->state == ADAPTIVE_DRAIN ? row->drained_until_ns : 0;
-    limits.requests = budget(row->requests_quota, row->requests_learned, row->requests_share);
-    limits.tokens = budget(row->tokens_quota, row->tokens_learned, row->tokens_share);
+    limits.requests = budget(&row->requests);
+    limits.tokens = budget(&row->tokens);
     return limits;
 }
 
@@ -136,6 +153,12 @@ void adaptive_set_in_flight(struct adaptive_row *row, uint32_t in_flight, int64_
         row->window.peak = in_flight;
 }
 
+void adaptive_set_minute(struct adaptive_row *row, int64_t requests_60s, int64_t tokens_60s)
+{
+    row->requests.minute = adaptive_within((double)requests_60s, 0, ADAPTIVE_QUOTA_MAX);
+    row->tokens.minute = adaptive_within((double)tokens_60s, 0, ADAPTIVE_QUOTA_MAX);
+}
+
 void adaptive_sent(struct adaptive_row *row, int64_t now_ns)
 {
     int64_t second = now_ns / NS_PER_S;
@@ -147,6 +170,8 @@ void adaptive_sent(struct adaptive_row *row, int64_t now_ns)
     while (row->sends_second < second)
         row->sends[++row->sends_second % ADAPTIVE_SECONDS] = 0;
     row->sends[second % ADAPTIVE_SECONDS]++;
+    if (row->cut_sends < UINT32_MAX)
+        row->cut_sends++;
 }
 
 void adaptive_resume_after_idle(struct adaptive_row *row, int64_t idle_ns, int64_t now_ns)
@@ -179,33 +204,36 @@ static const double cool_s[ADAPTIVE_KINDS] = {
     [ADAPTIVE_BURST] = 1.5, [ADAPTIVE_CAP] = 2.0, [ADAPTIVE_FAULT] = 2.0,
 };
 
-static bool used_most(double used, double quota, double share)
+/* Did a quota per minute refuse, and not a limit per second? Yes when most of the known one was
+ * used. Without a known one, when the last minute was as busy as the last seconds: at a ramp, a limit per
+ * second comes first. And yes when cuts for such a limit did not help: it forgets in a second. */
+static bool is_per_minute(const struct adaptive_row *row, const struct adaptive_quota *quota,
+                          enum adaptive_kind per_second, const struct adaptive_refusal *refusal,
+                          int64_t now_ns)
 {
-    return used >= USED_MOST * share * quota;
+    int64_t used = per_second == ADAPTIVE_RPS ? refusal->requests_60s : refusal->tokens_60s;
+    double known = quota->ceiling > 0 ? adaptive_least(quota->used, quota->ceiling) : quota->used;
+
+    if (row->cuts > 0 && row->drain_kind == per_second && row->drains > 0 &&
+        now_ns - row->drain_ns < DRAINS_NS)
+        return true;
+    if (known > 0)
+        return (double)used >= USED_MOST * known;
+    return 60 * adaptive_recent_pace(row, now_ns) <= 1.25 * (double)refusal->requests_60s;
 }
 
-/* Without any quota known, a per-minute one is believed when the last minute was as busy as the
- * last seconds: at a ramp, a per-second limit comes first. */
 enum adaptive_kind adaptive_refine(const struct adaptive_row *row,
                                    const struct adaptive_refusal *refusal, int64_t now_ns)
 {
-    double minute = 60 * adaptive_recent_pace(row, now_ns);
-    double requests = (double)refusal->requests_60s, tokens = (double)refusal->tokens_60s;
-    double quota;
-    bool most;
-
     switch (refusal->kind) {
     case ADAPTIVE_RPM:
     case ADAPTIVE_RPS:
-        quota = adaptive_requests_quota(row);
-        most =
-            quota > 0 ? used_most(requests, quota, row->requests_share) : minute <= 1.25 * requests;
-        return most ? ADAPTIVE_RPM : ADAPTIVE_RPS;
+        return is_per_minute(row, &row->requests, ADAPTIVE_RPS, refusal, now_ns) ? ADAPTIVE_RPM
+                                                                                 : ADAPTIVE_RPS;
     case ADAPTIVE_TPM:
     case ADAPTIVE_TPS:
-        quota = adaptive_tokens_quota(row);
-        most = quota > 0 ? used_most(tokens, quota, row->tokens_share) : minute <= 1.25 * requests;
-        return most ? ADAPTIVE_TPM : ADAPTIVE_TPS;
+        return is_per_minute(row, &row->tokens, ADAPTIVE_TPS, refusal, now_ns) ? ADAPTIVE_TPM
+                                                                               : ADAPTIVE_TPS;
     case ADAPTIVE_BURST:
     case ADAPTIVE_CAP:
     case ADAPTIVE_FAULT:
@@ -215,32 +243,28 @@ enum adaptive_kind adaptive_refine(const struct adaptive_row *row,
     return refusal->kind;
 }
 
-/* What is left of a share after a refusal at this use; a quota nobody told is that use. */
-static double cut_share(double share, double used, int64_t told, double *learned)
+/* What was used when it was refused is the limit; the most we use is a little below. */
+static void cut_quota(struct adaptive_quota *quota, int64_t used)
 {
-    if (told == 0 && (*learned == 0 || used < *learned))
-        *learned = adaptive_most(used, 1);
-    return adaptive_least(0.97 * share, 0.97 * used / (told > 0 ? (double)told : *learned));
+    double at = adaptive_most((double)used, 1);
+
+    quota->used = ADAPTIVE_BELOW * (quota->used > 0 ? adaptive_least(quota->used, at) : at);
+    quota->ceiling = at;
+    quota->probe = 0;
 }
 
 static void cut(struct adaptive_row *row, enum adaptive_kind kind,
                 const struct adaptive_refusal *refusal)
 {
-    double floor = adaptive_pace_start(row) / 2;
+    double floor = adaptive_least(row->pace, adaptive_pace_start(row) / 2);
 
     switch (kind) {
     case ADAPTIVE_RPM:
-        row->requests_share = cut_share(row->requests_share, (double)refusal->requests_60s,
-                                        row->requests_quota, &row->requests_learned);
-        adaptive_keep(row);
-        row->pace = adaptive_most(
-            floor, adaptive_least(0.6 * row->pace,
-                                  row->requests_share * adaptive_requests_quota(row) / 60));
+        cut_quota(&row->requests, refusal->requests_60s);
+        row->pace = adaptive_most(floor, adaptive_least(row->pace, row->requests.used / 60));
         break;
     case ADAPTIVE_TPM:
-        row->tokens_share = cut_share(row->tokens_share, (double)refusal->tokens_60s,
-                                      row->tokens_quota, &row->tokens_learned);
-        row->pace = adaptive_most(floor, 0.6 * row->pace);
+        cut_quota(&row->tokens, refusal->tokens_60s);
         break;
     case ADAPTIVE_RPS:
     case ADAPTIVE_TPS:
@@ -291,11 +315,13 @@ bool adaptive_refused(struct adaptive_row *row, const struct adaptive_refusal *r
     row->second_refusals++;
     if (refusal->epoch != row->epoch || row->state == ADAPTIVE_DRAIN)
         return false;
-    row->drains = row->cuts > 0 && now_ns - row->drain_ns < DRAINS_NS
-                      ? (row->drains < DRAINS_MAX ? row->drains + 1 : DRAINS_MAX)
-                      : 0;
+    if (row->cuts > 0 && row->drain_kind == kind && now_ns - row->drain_ns < DRAINS_NS)
+        row->drains += row->drains < DRAINS_MAX;
+    else
+        row->drains = 0;
     cut(row, kind, refusal);
     row->cuts++;
+    row->cut_sends = 0;
     row->drain_kind = kind;
     row->drained_until_ns = now_ns + (int64_t)(pause_s(row, kind, refusal) * 1e9);
     adaptive_set_state(row, ADAPTIVE_DRAIN, now_ns);
@@ -304,19 +330,35 @@ bool adaptive_refused(struct adaptive_row *row, const struct adaptive_refusal *r
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+static double share(const struct adaptive_quota *quota)
+{
+    return quota->told > 0 ? quota->used / (double)quota->told : 1;
+}
+
+static double learned(const struct adaptive_quota *quota)
+{
+    return quota->told > 0 ? 0 : quota->used;
+}
+
 struct adaptive_memory adaptive_export(const struct adaptive_row *row)
 {
     return (struct adaptive_memory){
         .watermark = row->watermark,
         .pace = row->pace,
         .growth = row->growth,
-        .requests_share = row->requests_share,
-        .tokens_share = row->tokens_share,
-        .requests_learned = row->requests_learned,
-        .tokens_learned = row->tokens_learned,
+        .requests_share = share(&row->requests),
+        .tokens_share = share(&row->tokens),
+        .requests_learned = learned(&row->requests),
+        .tokens_learned = learned(&row->tokens),
         .mean_output = row->mean_output,
         .tpt_base_s = adaptive_base_value(&row->tpt_base),
     };
+}
+
+static void remember(struct adaptive_quota *quota, double share, double learned)
+{
+    quota->used = quota->told > 0 ? share * (double)quota->told : learned;
+    quota->ceiling = share < 1 || quota->told == 0 ? quota->used / ADAPTIVE_BELOW : 0;
 }
 
 static bool is_within(double value, double least, double most)
@@ -340,10 +382,8 @@ bool adaptive_import(struct adaptive_row *row, const struct adaptive_memory *mem
     row->limit = adaptive_most(ADAPTIVE_LIMIT_START, memory->watermark / 2);
     row->pace = adaptive_most(adaptive_pace_start(row), memory->pace / 2);
     row->growth = memory->growth;
-    row->requests_share = memory->requests_share;
-    row->tokens_share = memory->tokens_share;
-    row->requests_learned = memory->requests_learned;
-    row->tokens_learned = memory->tokens_learned;
+    remember(&row->requests, memory->requests_share, memory->requests_learned);
+    remember(&row->tokens, memory->tokens_share, memory->tokens_learned);
     row->mean_output = memory->mean_output;
     adaptive_base_add(&row->tpt_base, memory->tpt_base_s, now_ns);
     adaptive_keep(row);

@@ -7,8 +7,8 @@
  *   the share of the quotas        RPM and TPM refusals, also when somebody else uses the account
  *
  * States: STARTUP doubles the bound; PROBING pulls it towards the highest number that went well,
- * with a small thrust beyond it; HOLD keeps it while tokens come slowly; DRAIN sends nothing after a
- * refusal; RECOVERY is the time after that. A cut happens once per epoch: every call is sent in an
+ * with a small thrust beyond it; HOLD keeps it while tokens come slowly; DRAIN sends nothing after
+ * a refusal; RECOVERY is the time after that. A cut happens once per epoch: every call is sent in an
  * epoch, a DRAIN's end begins the next, and what calls of an older one report changes no state.
  *
  * It counts nothing that the queue counts: who uses it says how many are in flight, what was waited
@@ -59,13 +59,16 @@ void adaptive_tick(struct adaptive_row *row, int64_t now_ns);
 enum adaptive_want { ADAPTIVE_WANT_PLACE, ADAPTIVE_WANT_PACE, ADAPTIVE_WANT_BUDGET };
 void adaptive_waited(struct adaptive_row *row, enum adaptive_want want);
 void adaptive_set_in_flight(struct adaptive_row *row, uint32_t in_flight, int64_t now_ns);
+/* What we sent and used in the last 60 s, before adaptive_may_send. Without it a refused quota is
+ * refused more often, and what lies beyond it is tried in the dark. */
+void adaptive_set_minute(struct adaptive_row *row, int64_t requests_60s, int64_t tokens_60s);
 /* A call was granted and goes out. */
 void adaptive_sent(struct adaptive_row *row, int64_t now_ns);
 
 /* A call that ended well. -1 = not known; other values below 0 or beyond reason are not used. */
 struct adaptive_sample {
     uint32_t epoch;          /* it was granted in */
-    int64_t input_tokens;    /* for the size class of its time to first token */
+    int64_t input_tokens;    /* without cached ones: size class of its time to first token */
     int64_t output_tokens;   /* all that were paid for */
     int64_t streamed_tokens; /* that came one by one after the first, without hidden ones; -1 = no
                                 stream */

@@ -15,6 +15,7 @@
 #define ADAPTIVE_GROWTH_MIN 0.01
 #define ADAPTIVE_GROWTH_MAX 0.10
 #define ADAPTIVE_SHARE_MIN 0.2
+#define ADAPTIVE_BELOW 0.97 /* of what was refused: what is used after */
 #define ADAPTIVE_PACE_MAX 1e5
 #define ADAPTIVE_QUOTA_MAX 4e8
 
@@ -39,9 +40,6 @@ static inline double adaptive_most(double one, double other)
     return one > other ? one : other;
 }
 
-/* Told or learned, per minute; 0 = neither. */
-double adaptive_requests_quota(const struct adaptive_row *row);
-double adaptive_tokens_quota(const struct adaptive_row *row);
 /* The pace after a cold start and after long idle; the lowest that a cut leads to; the highest. */
 double adaptive_pace_start(const struct adaptive_row *row);
 double adaptive_pace_least(const struct adaptive_row *row);

@@ -22,6 +22,7 @@
 #define WINDOW_COMPLETIONS 5U
 
 #define STREAM_TOKENS 16 /* fewer say nothing about a cadence */
+#define HIDDEN_TOKENS 64 /* paid for and not streamed */
 #define STREAM_NS (200 * NS_PER_MS)
 #define TOKENS_MAX INT64_C(100000000)
 #define SAMPLE_NS_MAX (86400 * NS_PER_S)
@@ -113,6 +114,8 @@ static void add_first_token(struct adaptive_row *row, const struct adaptive_samp
 
     if (!is_time(sample->ttft_ns) || !is_count(sample->input_tokens))
         return;
+    if (sample->output_tokens - sample->streamed_tokens > HIDDEN_TOKENS)
+        return; /* it thought first: that has no usual length */
     base = &row->ttft_base[size_class(sample->input_tokens)];
     ttft_s = adaptive_seconds(sample->ttft_ns);
     usual_s = adaptive_base_value(base);

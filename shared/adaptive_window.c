@@ -12,28 +12,25 @@
 #define SLOW_OVER 1.3 /* leaves HOLD */
 #define SLOW_FIRST 3.0
 #define SLOW_FIRST_WINDOWS 2U
-#define HOLD_NS (10 * NS_PER_S) /* then the bound leaks */
+#define HOLD_NS (10 * NS_PER_S)      /* then the bound leaks */
+#define HOLD_MAX_NS (600 * NS_PER_S) /* then this is how fast it is */
 
-#define SHARE_REST_NS (15 * NS_PER_S) /* after a cut, before shares come back */
-#define CALM_NS (30 * NS_PER_S)       /* after a cut, before it is forgotten */
+#define REST_NS (10 * NS_PER_S) /* after a cut, before more of a quota is used ... */
+#define REST_SENDS 80U    /* ... and so many sends: tries that fail are a small part of them */
+#define PROBE_SEEN 1.01   /* of what was refused: such a minute shows that the limit moved ... */
+#define PROBE_UNSEEN 1.6  /* ... and until then no more than that is tried */
+#define PROBE_FIRST 0.003 /* of the quota per second ... */
+#define PROBE_GROWTH 0.15 /* ... growing so much per second ... */
+#define PROBE_MOST 0.05   /* ... to this */
+#define CALM_NS (30 * NS_PER_S) /* after a cut, before it is forgotten */
 #define RECOVERY_NS (5 * NS_PER_S)
 
 #define FULL_WINDOWS 3U
 #define THRUST_MAX 6U
 
-double adaptive_requests_quota(const struct adaptive_row *row)
-{
-    return row->requests_quota > 0 ? (double)row->requests_quota : row->requests_learned;
-}
-
-double adaptive_tokens_quota(const struct adaptive_row *row)
-{
-    return row->tokens_quota > 0 ? (double)row->tokens_quota : row->tokens_learned;
-}
-
 double adaptive_pace_start(const struct adaptive_row *row)
 {
-    return row->requests_quota > 0 ? 0.2 * (double)row->requests_quota / 60 : 1;
+    return row->requests.told > 0 ? 0.2 * (double)row->requests.told / 60 : 1;
 }
 
 double adaptive_pace_least(const struct adaptive_row *row)
@@ -43,10 +40,8 @@ double adaptive_pace_least(const struct adaptive_row *row)
 
 double adaptive_pace_most(const struct adaptive_row *row)
 {
-    double quota = adaptive_requests_quota(row);
-
-    return quota > 0
-               ? adaptive_most(1.1 * row->requests_share * quota / 60, adaptive_pace_least(row))
+    return row->requests.used > 0
+               ? adaptive_most(1.1 * row->requests.used / 60, adaptive_pace_least(row))
                : ADAPTIVE_PACE_MAX;
 }
 
@@ -61,15 +56,27 @@ double adaptive_recent_pace(const struct adaptive_row *row, int64_t now_ns)
     return (double)sends / ADAPTIVE_SECONDS;
 }
 
+static void keep_quota(struct adaptive_quota *quota)
+{
+    double told = (double)quota->told;
+    double used = quota->used;
+
+    if (quota->told > 0)
+        used = adaptive_within(used, ADAPTIVE_SHARE_MIN * told, told);
+    else
+        used = adaptive_within(used, 0, ADAPTIVE_QUOTA_MAX);
+    quota->used = used;
+    quota->ceiling = adaptive_within(quota->ceiling, 0, ADAPTIVE_QUOTA_MAX);
+    quota->probe = adaptive_within(quota->probe, 0, ADAPTIVE_QUOTA_MAX);
+}
+
 void adaptive_keep(struct adaptive_row *row)
 {
     row->limit = adaptive_within(row->limit, ADAPTIVE_LIMIT_MIN, (double)row->in_flight_max);
     row->watermark = adaptive_within(row->watermark, ADAPTIVE_WATERMARK_MIN, 1e6);
     row->growth = adaptive_within(row->growth, ADAPTIVE_GROWTH_MIN, ADAPTIVE_GROWTH_MAX);
-    row->requests_share = adaptive_within(row->requests_share, ADAPTIVE_SHARE_MIN, 1);
-    row->tokens_share = adaptive_within(row->tokens_share, ADAPTIVE_SHARE_MIN, 1);
-    row->requests_learned = adaptive_within(row->requests_learned, 0, ADAPTIVE_QUOTA_MAX);
-    row->tokens_learned = adaptive_within(row->tokens_learned, 0, ADAPTIVE_QUOTA_MAX);
+    keep_quota(&row->requests);
+    keep_quota(&row->tokens);
     row->pace = adaptive_within(row->pace, adaptive_pace_least(row), ADAPTIVE_PACE_MAX);
     row->last_step = adaptive_within(row->last_step, 0, 1e6);
 }
@@ -104,29 +111,46 @@ void adaptive_set_state(struct adaptive_row *row, enum adaptive_state state, int
 
 /* ---- once per window ------------------------------------------------------------------------ */
 
-static double share_back(double share, double seconds)
+/* After a refusal: quickly back to a little below where it was; there, as long as all of it is used
+ * and more is wanted, beyond it in steps that grow. An upstream's limit is sharp: one that lets us
+ * go beyond by some percent has moved, and by how much is not known. */
+static void use_more(struct adaptive_quota *quota, bool wanted, double seconds)
 {
-    return share + (0.15 * (1 - share) + 0.01) * seconds / 5;
+    double plateau = quota->ceiling > 0 ? ADAPTIVE_BELOW * quota->ceiling : (double)quota->told;
+
+    if (quota->used == 0)
+        return;
+    if (quota->used < plateau) {
+        quota->used += (0.15 * (plateau - quota->used) + 0.01 * plateau) * seconds / 5;
+        quota->used = adaptive_least(quota->used, plateau);
+    } else if (wanted) {
+        quota->probe = adaptive_within(quota->probe * (1 + PROBE_GROWTH * seconds),
+                                       PROBE_FIRST * quota->used, PROBE_MOST * quota->used);
+        quota->used += quota->probe * seconds;
+        if (quota->minute > 0 && quota->minute < PROBE_SEEN * quota->ceiling)
+            quota->used = adaptive_least(quota->used, PROBE_UNSEEN * quota->ceiling);
+    } else {
+        quota->ceiling *= 1 + 0.05 * seconds / 60; /* forgotten bit by bit */
+    }
 }
 
-/* A quota that nobody told may be larger than what was learned: when all of it was used and more
- * was wanted without a refusal, it is. */
-static double quota_up(double learned, double share, double seconds)
+/* Which of the quotas somebody waited for: requests, when they were used up. */
+static bool requests_bind(const struct adaptive_row *row, int64_t now_ns)
 {
-    return share >= 1 ? learned * (1 + 0.01 * seconds / 5) : learned;
+    return row->requests.used > 0 &&
+           adaptive_recent_pace(row, now_ns) >= 0.85 * row->requests.used / 60;
 }
 
 static void forgive(struct adaptive_row *row, double seconds, int64_t now_ns)
 {
     int64_t rest_ns = now_ns - row->drain_ns;
+    bool bind = requests_bind(row, now_ns);
+    bool budget = row->window.budget_wanted > 0;
+    bool pace = row->window.pace_wanted > 0 && row->pace >= row->requests.used / 60;
 
-    if (row->cuts == 0 || rest_ns > SHARE_REST_NS) {
-        if (row->window.budget_wanted > 0) {
-            row->requests_learned = quota_up(row->requests_learned, row->requests_share, seconds);
-            row->tokens_learned = quota_up(row->tokens_learned, row->tokens_share, seconds);
-        }
-        row->requests_share = share_back(row->requests_share, seconds);
-        row->tokens_share = share_back(row->tokens_share, seconds);
+    if (row->cuts == 0 || (rest_ns > REST_NS && row->cut_sends >= REST_SENDS)) {
+        use_more(&row->requests, bind && (budget || pace), seconds);
+        use_more(&row->tokens, budget && !bind, seconds);
     }
     if (row->cuts == 0 || rest_ns > CALM_NS) {
         row->drains = 0;
@@ -142,16 +166,28 @@ static bool gets_slow(struct adaptive_row *row, struct adaptive_slowness slownes
            row->slow_first >= SLOW_FIRST_WINDOWS;
 }
 
-/* Slow for long: fewer in flight. When a quarter of them is as slow, it is not their number. */
-static void leak(struct adaptive_row *row, double slowness, int64_t now_ns)
+/* What was fast once is no measure any more. */
+static void learn_anew(struct adaptive_row *row, int64_t now_ns)
 {
-    row->limit *= adaptive_most(0.8, SLOW_SOME / slowness);
-    row->watermark = row->limit;
-    if (row->limit > adaptive_most(row->hold_limit / 4, ADAPTIVE_LIMIT_MIN))
-        return;
     row->tpt_base = (struct adaptive_base){0};
     row->whole_base = (struct adaptive_base){0};
+    for (unsigned i = 0; i < ADAPTIVE_SIZES; i++)
+        row->ttft_base[i] = (struct adaptive_base){0};
     adaptive_set_state(row, ADAPTIVE_PROBING, now_ns);
+}
+
+/* Slow for long: fewer in flight. When a quarter of them is as slow, it is not their number. */
+static void leak(struct adaptive_row *row, struct adaptive_slowness slowness, int64_t now_ns)
+{
+    if (slowness.tokens >= SLOW_SOME)
+        row->limit *= adaptive_most(0.8, SLOW_SOME / slowness.tokens);
+    else if (slowness.first >= SLOW_FIRST)
+        row->limit *= 0.9;
+    else
+        return;
+    row->watermark = row->limit;
+    if (row->limit <= adaptive_most(row->hold_limit / 4, ADAPTIVE_LIMIT_MIN))
+        learn_anew(row, now_ns);
 }
 
 static void judge_slowness(struct adaptive_row *row, struct adaptive_slowness slowness,
@@ -165,9 +201,10 @@ static void judge_slowness(struct adaptive_row *row, struct adaptive_slowness sl
     } else if (slowness.tokens < SLOW_OVER && slowness.first < SLOW_FIRST) {
         adaptive_set_state(row, ADAPTIVE_PROBING, now_ns);
     }
-    if (row->state == ADAPTIVE_HOLD && now_ns - row->hold_ns > HOLD_NS &&
-        slowness.tokens >= SLOW_SOME)
-        leak(row, slowness.tokens, now_ns);
+    if (row->state == ADAPTIVE_HOLD && now_ns - row->hold_ns > HOLD_NS)
+        leak(row, slowness, now_ns);
+    if (row->state == ADAPTIVE_HOLD && now_ns - row->hold_ns > HOLD_MAX_NS)
+        learn_anew(row, now_ns);
 }
 
 /* Where STARTUP, and where spring and thrust pull the bound. */
@@ -266,7 +303,7 @@ static double after_silence(double pace, double seconds)
 
 static void end_drain(struct adaptive_row *row, int64_t now_ns)
 {
-    row->pace = adaptive_most(adaptive_pace_start(row) / 2,
+    row->pace = adaptive_most(adaptive_least(row->pace, adaptive_pace_start(row) / 2),
                               after_silence(row->pace, adaptive_seconds(now_ns - row->drain_ns)));
     row->second_pace_wanted = 0;
     row->second_refusals = 0;

@@ -397,6 +397,7 @@ struct adaptive_quota {
     int64_t told;   /* 0 = not */
     double used;    /* what we use of it; 0 = not told and never refused: no bound */
     double ceiling; /* our use of a minute when it was refused last; 0 = never */
+    double minute;  /* our use of the last one; 0 = not known */
     double probe;   /* per second, while it is tried to use more */
 };
 
@@ -553,6 +554,7 @@ struct flow_row {
     uint32_t last_refusal_kind;
     uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
     struct flow_undo undo;
+    struct estimate_row estimate; /* what its calls' estimates have been worth */
 };
 
 struct layout_area {
