@@ -8,6 +8,7 @@ import { bodyTables } from './bodies.mjs';
 import { haveGateway, havePenstock } from './chains.mjs';
 import { chatTables, ledgerTables } from './chat.mjs';
 import { growthTables } from './growth.mjs';
+import { hedgeTables } from './hedge.mjs';
 import { imageTables } from './images.mjs';
 import { build, Upstream } from './measure.mjs';
 import { Report } from './report.mjs';
@@ -20,6 +21,7 @@ const tables = [
     [['P4'], bodyTables],
     [['P5', 'P6'], imageTables],
     [['P7'], ledgerTables],
+    [['P8'], hedgeTables],
     [['P9'], intentTables],
     [['P10'], growthTables],
 ];

@@ -111,9 +111,9 @@ class Floor extends Chain {
 
 // Everything is on, as an operator would have it: own key, gate, ledger, one log line a call.
 class Penstock extends Chain {
-    constructor(place, server, { name = `Penstock+${server}`, penstock = {}, image = {}, source = {}, more = '' } = {}) {
+    constructor(place, server, { name = `Penstock+${server}`, penstock = {}, image = {}, source = {}, route = 'source = simulated', more = '' } = {}) {
         super(place, name);
-        Object.assign(this, { server, penstock, image, source, more, gate: `bench-${process.pid}-${++Penstock.made}` });
+        Object.assign(this, { server, penstock, image, source, route, more, gate: `bench-${process.pid}-${++Penstock.made}` });
     }
 
     static made = 0;
@@ -144,7 +144,7 @@ ${lines({
 ${lines({ base_url: this.place.upstream.url, api_key: `@file:${path.join(this.directory, 'key')}`, ...this.source })}
 [route all]
 path = /v1/
-source = simulated
+${this.route}
 ${this.more}`;
     }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tables of docs/performance.md, measured here and now, printed as Markdown.
 #   make bench                    everything, about 25 minutes; on an otherwise quiet machine
-#   ONLY=P1,P3 make bench         only these (P1 P2 P3 P4 P5 P6 P7 P9 P10)
+#   ONLY=P1,P3 make bench         only these (P1 P2 P3 P4 P5 P6 P7 P8 P9 P10)
 #   QUICK=1 make bench            one round of each and fewer peers, about 4 minutes
 #   ROUNDS=9 make bench           more rounds than 5
 #   LEDGER_ROWS=10000000 ...      P10 with a ledger up to that size (default 1,000,000)
