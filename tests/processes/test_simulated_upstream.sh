@@ -57,7 +57,7 @@ expect completed "$out" '^event: image_generation.completed'
 out=$(curl -sS -F 'image[]=@/bin/true' -F model=gpt-image-2 -F stream=true "$url/v1/images/edits")
 expect edit-stream "$out" '^event: image_edit.completed'
 out=$(ask 'partials=1' /v1/responses '{"stream":true,"tools":[{"type":"image_generation"}]}')
-expect response-partial "$out" '"partial_image_b64":"[A-Za-z0-9]'
+expect response-partial "$out" '"partial_image_b64":"[A-Za-z0-9+/]'
 expect response-item "$out" '^data: .*output_item.done.*image_generation_call.*"result":"'
 expect response-usage "$out" 'response.completed.*"tool_usage":\{"image_gen"'
 out=$(ask 'job_ms=150' /v1/responses '{"background":true,"tools":[{"type":"image_generation"}]}')
@@ -80,7 +80,7 @@ for _ in $(seq 400); do
 done
 expect task-done "$out" '"code":"Internal.*"url":.*"image_count":1'
 out=$(ask '' /v1beta/models/gemini-2.5-flash-image:generateContent '{}')
-expect gemini "$out" '"inlineData":\{"mimeType":"image/png","data":"[A-Za-z0-9]'
+expect gemini "$out" '"inlineData":\{"mimeType":"image/png","data":"[A-Za-z0-9+/]'
 
 # Bodies arrive whole, plain and in chunks; what is sent back is what was asked for.
 head -c 3000000 /dev/urandom >"$work/blob"

@@ -258,6 +258,7 @@ static void maybe_hang(struct connection *connection)
     connection->server->random = x;
     if ((double)(x >> 11) / (double)(UINT64_C(1) << 53) >= behaviour->hang_share)
         return;
+    connection->server->stats.hung++;
     behaviour->delay_ms *= behaviour->hang_factor;
     behaviour->first_ms *= behaviour->hang_factor;
     behaviour->prelude_ms *= behaviour->hang_factor;

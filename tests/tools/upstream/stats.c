@@ -94,7 +94,7 @@ static int64_t cpu_ns(void)
 void sim_stats_reset(struct stats *stats)
 {
     stats->requests = stats->done = stats->aborted = stats->cut = stats->bad_requests =
-        stats->quota_refused = 0;
+        stats->quota_refused = stats->hung = 0;
     stats->images = stats->connections = 0;
     stats->calls_open_max = stats->calls_open;
     stats->images_open_max = stats->images_drawn_max = stats->images_open;
@@ -168,6 +168,7 @@ void sim_stats_write(const struct stats *stats, struct body *body, uint64_t show
                    {"cut", stats->cut},
                    {"bad_requests", stats->bad_requests},
                    {"quota_refused", stats->quota_refused},
+                   {"hung", stats->hung},
                    {"calls_open_now", stats->calls_open},
                    {"calls_open_max", stats->calls_open_max},
                    {"images", stats->images},

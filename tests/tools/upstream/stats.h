@@ -42,7 +42,7 @@ struct record {
 
 struct stats {
     const char *name; /* of the upstream */
-    uint64_t requests, done, aborted, cut, bad_requests, quota_refused;
+    uint64_t requests, done, aborted, cut, bad_requests, quota_refused, hung;
     uint64_t calls_open, calls_open_max;
     uint64_t images, images_open, images_open_max, images_drawn_max;
     uint64_t connections, connections_open, connections_open_max;
