@@ -34,6 +34,8 @@ static bool is_same(const struct intent *a, const struct intent *b)
            a->model_bytes == b->model_bytes && a->model_repeated == b->model_repeated &&
            a->model_in_path == b->model_in_path && a->pinned == b->pinned &&
            a->hosted_tools == b->hosted_tools && a->hedgeable == b->hedgeable &&
+           a->est_input == b->est_input && a->max_output == b->max_output && a->usage == b->usage &&
+           a->usage_at == b->usage_at && a->usage_bytes == b->usage_bytes &&
            strcmp(a->pin_id, b->pin_id) == 0;
 }
 
@@ -47,6 +49,19 @@ static bool is_placed(const struct intent *intent, const char *body, size_t leng
     return bytes >= 0 && at <= (int64_t)length - bytes &&
            (!intent->body_is_json ||
             (bytes >= 2 && body[at] == '"' && body[at + bytes - 1] == '"'));
+}
+
+/* Likewise the usage option: behind a brace, or instead of a literal. */
+static bool usage_is_placed(const struct intent *intent, const char *body, size_t length)
+{
+    int64_t at = intent->usage_at, bytes = intent->usage_bytes;
+
+    if (intent->usage == USAGE_UNFIT || intent->usage == USAGE_ASKED)
+        return true;
+    return intent->stream && intent->body_is_json && at > 0 && bytes >= 0 &&
+           at <= (int64_t)length - bytes &&
+           (bytes == 0 ? body[at - 1] == '{'
+                       : memcmp(body + at, bytes == 4 ? "null" : "false", (size_t)bytes) == 0);
 }
 
 static bool ends_in(const char *path, const char *suffix)
@@ -88,6 +103,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     REQUIRE(!whole.intent.image || !(data[0] & 1));
     REQUIRE(whole.intent.image || (data[0] & 1) || !ends_in(path, "/images/edits"));
     REQUIRE(is_placed(&whole.intent, body, size));
+    REQUIRE(usage_is_placed(&whole.intent, body, size));
+    /* No byte is more than two tokens, a picture needs a name. */
+    REQUIRE(whole.intent.est_input >= 0 && whole.intent.est_input <= 400 * (int64_t)size + 20);
     REQUIRE(whole.intent.pinned || whole.intent.pin_id[0] == '\0');
     REQUIRE(!whole.intent.hedgeable || !(whole.intent.pinned || whole.intent.image));
     REQUIRE(whole.intent.problem == INTENT_FINE || whole.intent.bears_intent);

@@ -11,6 +11,31 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static struct hash texts;
+static bool text_open;
+static char heard[JSON_SCAN_TEXT_MAX + 1];
+static size_t heard_bytes;
+
+static bool listen(void *context, const struct json_scan *scan, const struct json_text *piece)
+{
+    (void)context;
+    REQUIRE(piece->begins == !text_open);
+    REQUIRE(piece->ends == (piece->length == 0));
+    text_open = !piece->ends;
+    if (piece->begins) {
+        hash_add(&texts, &piece->kind, sizeof piece->kind);
+        hash_add(&texts, &scan->depth, sizeof scan->depth);
+        heard_bytes = 0;
+    }
+    for (size_t i = 0; i < piece->length; i++, heard_bytes++)
+        if (heard_bytes < sizeof heard)
+            heard[heard_bytes] = piece->bytes[i];
+    hash_add(&texts, piece->bytes, piece->length);
+    if (piece->ends)
+        hash_add(&texts, &piece->raw_length, sizeof piece->raw_length);
+    return true;
+}
+
 static void note(void *context, const struct json_scan *scan, const struct json_value *value)
 {
     struct hash *trace = context;
@@ -28,6 +53,13 @@ static void note(void *context, const struct json_scan *scan, const struct json_
     if (value->kind != JSON_OBJECT_END && value->kind != JSON_ARRAY_END)
         hash_add(trace, &value->at, sizeof value->at);
     hash_add(trace, &value->raw_hash, sizeof value->raw_hash);
+    hash_add(trace, &value->empty, sizeof value->empty);
+    /* What is kept of a string is the beginning of what was heard of it. */
+    if (value->kind == JSON_STRING) {
+        REQUIRE(value->text_cut ? heard_bytes > value->text_length
+                                : heard_bytes == value->text_length);
+        REQUIRE(memcmp(heard, value->text, value->text_length) == 0);
+    }
     REQUIRE(!json_scan_at(scan, "a.b[].c") || scan->depth == 4);
 }
 
@@ -39,12 +71,15 @@ static enum json_scan_state scan_all(const char *json, size_t length, size_t pie
     struct hash trace;
 
     hash_init(&trace);
+    hash_init(&texts);
+    text_open = false;
     json_scan_init(&scan, note, &trace);
+    json_scan_listen(&scan, listen);
     for (size_t at = 0; at < length; at += piece)
         json_scan_feed(&scan, json + at, length - at < piece ? length - at : piece);
     state = json_scan_end(&scan);
     hash_add(&trace, &scan.data_bytes, sizeof scan.data_bytes);
-    *ret_trace = hash_value(&trace);
+    *ret_trace = hash_value(&trace) ^ hash_value(&texts);
     return state;
 }
 

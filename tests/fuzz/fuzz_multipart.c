@@ -27,6 +27,17 @@ static void note(void *context, const struct multipart_field *field)
     hash_add(trace, &field->value_bytes, sizeof field->value_bytes);
 }
 
+static struct hash texts;
+
+static void listen(void *context, const struct multipart_text *piece)
+{
+    (void)context;
+    REQUIRE(piece->name[0] && piece->ends == (piece->length == 0));
+    hash_add(&texts, piece->bytes, piece->length);
+    if (piece->ends)
+        hash_add(&texts, &piece->value_bytes, sizeof piece->value_bytes);
+}
+
 static uint64_t read_all(const char *type, const char *body, size_t length, size_t piece)
 {
     static struct multipart multipart;
@@ -34,14 +45,17 @@ static uint64_t read_all(const char *type, const char *body, size_t length, size
 
     body_read = body;
     hash_init(&trace);
-    if (multipart_begin(&multipart, type, note, &trace))
+    hash_init(&texts);
+    if (multipart_begin(&multipart, type, note, &trace)) {
+        multipart_listen(&multipart, listen);
         for (size_t at = 0; at < length; at += piece)
             multipart_feed(&multipart, body + at, length - at < piece ? length - at : piece);
+    }
     hash_add(&trace, &multipart.parts, sizeof multipart.parts);
     hash_add(&trace, &multipart.text_bytes, sizeof multipart.text_bytes);
     hash_add(&trace, &multipart.ended, sizeof multipart.ended);
     hash_add(&trace, &multipart.invalid, sizeof multipart.invalid);
-    return hash_value(&trace);
+    return hash_value(&trace) ^ hash_value(&texts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -79,6 +79,39 @@ static void H20_one_range_is_replaced_and_nothing_else(void **state)
     assert_int_equal(atomic_load(&total), 0);
 }
 
+/* Two edits at any two places, insertions among them, given in any order. */
+static void F6_two_ranges_are_replaced(void **state)
+{
+    static const char *const texts[] = {"", "x", "a longer text"};
+    struct spool_limits limits;
+    struct spool spool;
+
+    (void)state;
+    fill(&spool, &limits, 4);
+    for (int at = 0; at <= BODY_BYTES; at++)
+        for (int bytes = 0; bytes <= BODY_BYTES - at; bytes += 2)
+            for (int second = at + bytes; second <= BODY_BYTES; second++)
+                for (int n = 0; n < 18; n++) {
+                    int more = n / 9 ? BODY_BYTES - second : 0;
+                    const char *text = texts[n % 3], *other = texts[n / 3 % 3];
+                    const struct body_edit edits[] = {
+                        {.at = at, .bytes = bytes, .text = text, .text_bytes = strlen(text)},
+                        {.at = second, .bytes = more, .text = other, .text_bytes = strlen(other)},
+                    };
+                    /* Of two at one place the first that is given comes first. */
+                    bool swap = n % 2 && second > at;
+                    struct body_reader reader;
+                    char expected[64];
+
+                    snprintf(expected, sizeof expected, "%.*s%s%.*s%s%s", at, body, text,
+                             second - at - bytes, body + at + bytes, other, body + second + more);
+                    body_reader_init(&reader, &spool, &edits[swap]);
+                    body_reader_edit(&reader, &edits[!swap]);
+                    assert_reads(&reader, expected, 1 + (size_t)n);
+                }
+    spool_release(&spool);
+}
+
 static void H10_readers_do_not_disturb_each_other(void **state)
 {
     static const struct body_edit none = {.bytes = -1};
@@ -139,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(H20_one_range_is_replaced_and_nothing_else),
+        cmocka_unit_test(F6_two_ranges_are_replaced),
         cmocka_unit_test(H10_readers_do_not_disturb_each_other),
         cmocka_unit_test(a_lost_file_is_an_error),
     };

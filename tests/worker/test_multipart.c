@@ -244,6 +244,58 @@ static void G3_model_is_found_behind_sixty_megabytes(void **state)
     assert_int_equal(multipart.text_bytes, 4);
 }
 
+static void listen(void *context, const struct multipart_text *piece)
+{
+    struct seen *seen = context;
+
+    assert_int_equal(piece->ends, piece->length == 0);
+    memcpy(seen->text + seen->length, piece->bytes, piece->length);
+    seen->length += piece->length;
+    if (piece->ends)
+        seen->length +=
+            (size_t)snprintf(seen->text + seen->length, 64, "=%s%s,%u;", piece->is_file ? "@" : "",
+                             piece->name, (unsigned)piece->value_bytes);
+    assert_true(seen->length < sizeof seen->text - 600);
+}
+
+static void ignore(void *context, const struct multipart_field *field)
+{
+    (void)context;
+    (void)field;
+}
+
+static void texts_are_heard_as_they_go_by(void **state)
+{
+    static char body[2000];
+    static char expected[1000];
+    static char fill[601];
+    static struct seen seen;
+
+    (void)state;
+    memset(fill, 'x', sizeof fill - 1);
+    snprintf(
+        body, sizeof body,
+        "pre\r\n--XyZ\r\n" FIELD("prompt") "%s\r\n--Xy\r\n--XyZ\r\n" FILE_PART(
+            "f",
+            "filename=\"\"") "123456\r\n--XyZ\r\n" FIELD("") "none\r\n--XyZ\r\n" FIELD("e") "\r\n--"
+                                                                                            "XyZ\r"
+                                                                                            "\n" FIELD("rest") "cut",
+        fill);
+    snprintf(expected, sizeof expected, "%s\r\n--Xy=prompt,606;=@f,6;=e,0;cut", fill);
+    for (size_t piece = 1; piece < 1000; piece += piece) {
+        struct multipart multipart;
+        size_t length = strlen(body);
+
+        seen.length = 0;
+        assert_true(multipart_begin(&multipart, TYPE, ignore, &seen));
+        multipart_listen(&multipart, listen);
+        for (size_t at = 0; at < length; at += piece)
+            multipart_feed(&multipart, body + at, length - at < piece ? length - at : piece);
+        seen.text[seen.length] = '\0';
+        assert_string_equal(seen.text, expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +304,7 @@ int main(void)
         cmocka_unit_test(long_values_are_cut_but_measured),
         cmocka_unit_test(a_head_without_end_is_invalid),
         cmocka_unit_test(G3_model_is_found_behind_sixty_megabytes),
+        cmocka_unit_test(texts_are_heard_as_they_go_by),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
