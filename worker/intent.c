@@ -403,14 +403,16 @@ static enum intent_body choose_body(struct intent_reader *reader)
     if (reader->encoded || strcmp(reader->request.method, "POST") != 0)
         return INTENT_BODY_IGNORED;
     if (!decides && multipart_begin(&reader->as.multipart, type, take_field, reader)) {
-        multipart_listen(&reader->as.multipart, take_field_text);
+        if (!reader->request.skip_estimate)
+            multipart_listen(&reader->as.multipart, take_field_text);
         return INTENT_BODY_MULTIPART;
     }
     if (reader->intent.endpoint == ENDPOINT_OTHER && type && *type && !strcasestr(type, "json"))
         return INTENT_BODY_IGNORED;
     json_scan_init(&reader->as.json, take_value, reader);
     json_scan_follow(&reader->as.json, &body_node);
-    json_scan_listen(&reader->as.json, take_text);
+    if (!reader->request.skip_estimate)
+        json_scan_listen(&reader->as.json, take_text);
     return INTENT_BODY_JSON;
 }
 
@@ -540,6 +542,16 @@ static void end_answer(struct intent_reader *reader)
             answer_options_usage(&reader->answer, &intent->usage_at, &intent->usage_bytes);
 }
 
+static int64_t end_estimate(const struct intent_reader *reader)
+{
+    if (reader->request.skip_estimate)
+        return -1;
+    /* What nobody can read is taken as compressed text. */
+    if (reader->encoded)
+        return (int64_t)(reader->fed_bytes / ENCODED_BYTES_PER_TOKEN);
+    return estimate_tokens(&reader->estimate);
+}
+
 void intent_end(struct intent_reader *reader)
 {
     struct intent *intent = &reader->intent;
@@ -568,7 +580,5 @@ void intent_end(struct intent_reader *reader)
                                                    intent->endpoint == ENDPOINT_CHAT);
     intent->hedgeable = may_hedge(reader);
     end_answer(reader);
-    /* What nobody can read is taken as compressed text. */
-    intent->est_input = reader->encoded ? (int64_t)(reader->fed_bytes / ENCODED_BYTES_PER_TOKEN)
-                                        : estimate_tokens(&reader->estimate);
+    intent->est_input = end_estimate(reader);
 }

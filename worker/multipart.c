@@ -196,14 +196,11 @@ static void end_part(struct multipart *multipart)
                                                       .value_bytes = value_bytes});
 }
 
-/* Bytes that turned out to belong to what is between two delimiters. */
-static void add_body(struct multipart *multipart, const char *bytes, size_t length)
+static void add_text(struct multipart *multipart, const char *bytes, size_t length)
 {
     struct multipart_private *own = &multipart->own;
     size_t room = MULTIPART_VALUE_MAX - own->value_length;
 
-    if (!own->in_part || own->is_file)
-        return;
     if (own->on_text && length > 0 && is_named(own))
         own->on_text(multipart->context,
                      &(struct multipart_text){.name = own->name, .bytes = bytes, .length = length});
@@ -215,6 +212,13 @@ static void add_body(struct multipart *multipart, const char *bytes, size_t leng
     }
     memcpy(own->value + own->value_length, bytes, length);
     own->value_length += length;
+}
+
+/* Bytes that turned out to belong to what is between two delimiters. */
+static inline void add_body(struct multipart *multipart, const char *bytes, size_t length)
+{
+    if (multipart->own.in_part && !multipart->own.is_file)
+        add_text(multipart, bytes, length);
 }
 
 static void take_disposition(struct multipart_private *own, const char *parameters)

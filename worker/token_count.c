@@ -206,18 +206,30 @@ static void add_byte(struct token_count *count, unsigned char c)
     }
 }
 
+/* How many small letters there are. Most bytes of most texts are. */
+static size_t small_letters(const unsigned char *at, const unsigned char *end)
+{
+    const unsigned char *from = at;
+
+    while (at < end && *at >= 'a' && *at <= 'z')
+        at++;
+    return (size_t)(at - from);
+}
+
 void token_count_add(struct token_count *count, const char *bytes, size_t length)
 {
     /* On a copy: the compiler must not fear that bytes point into the count. */
     struct token_count now = *count;
-    const unsigned char *at = (const unsigned char *)bytes;
+    const unsigned char *at = (const unsigned char *)bytes, *end = at + length;
 
-    for (const unsigned char *end = at + length; at < end; at++) {
-        /* Most bytes are a small letter behind another one. */
-        if (now.run == WORD && now.lower && *at >= 'a' && *at <= 'z' && now.pending == 0)
-            now.length++;
-        else
-            add_byte(&now, *at);
+    while (at < end) {
+        add_byte(&now, *at++);
+        if (now.run == WORD && now.lower && now.pending == 0) {
+            size_t letters = small_letters(at, end);
+
+            now.length += (int64_t)letters;
+            at += letters;
+        }
     }
     *count = now;
 }

@@ -393,6 +393,24 @@ static void F6_forms(void **state)
     assert_in_range(first, 2 * ESTIMATE_PICTURE_TOKENS + 14, 2 * ESTIMATE_PICTURE_TOKENS + 24);
 }
 
+static void F6_not_where_nobody_asks(void **state)
+{
+    static const char *const types[] = {"application/json", "multipart/form-data; boundary=b"};
+    static struct intent_reader reader;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(types); i++) {
+        const struct intent_request request = {.method = "POST",
+                                               .path = i ? "/v1/images/edits" : "/v1/responses",
+                                               .content_type = types[i],
+                                               .image_models = image_models,
+                                               .skip_estimate = true};
+
+        read_pieces(&reader, &request, "{\"input\":\"some text\"}", 3);
+        assert_int_equal(reader.intent.est_input, -1);
+    }
+}
+
 static void F6_what_nobody_can_read(void **state)
 {
     static struct intent_reader reader;
@@ -421,6 +439,7 @@ int main(void)
         cmocka_unit_test(F6_base64_is_no_text_wherever_it_stands),
         cmocka_unit_test(F6_sound_costs_by_its_length),
         cmocka_unit_test(F6_forms),
+        cmocka_unit_test(F6_not_where_nobody_asks),
         cmocka_unit_test(F6_what_nobody_can_read),
     };
 
