@@ -7,11 +7,11 @@ B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan
-SHARED := segment lock roster slots seq_sort wait_queue leases gate gate_journal flow_queue flow_clients flow_rows flow_turn flow flow_end admit sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_signals owners journal counters snapshot \
+SHARED := segment lock roster slots seq_sort wait_queue leases gate gate_journal flow_queue flow_clients flow_rows flow_turn flow flow_end flow_estimate admit sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_signals owners journal counters snapshot \
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
-WORKER := request $(STEPS) attempt lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault upstream upstream_head watchers heartbeat reason \
+WORKER := request $(STEPS) attempt lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault flow_call upstream upstream_head watchers heartbeat reason \
 	multipart sse usage_strip pictures answer_events spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints ratelimit_headers \
@@ -180,7 +180,7 @@ bench: all tools bench-tools ## measure beside nginx, HAProxy, Caddy, Apache and
 	@tests/bench/run.sh
 bench-deps: ## install what `make bench` measures against
 	@tests/bench/deps.sh
-bench-gate: all tools bench-tools ## the image gate alone: P5 and P6
+bench-gate: all tools bench-tools ## the image gate and hedging: P5, P6, P8
 	@tests/bench/gate.sh
 bench-tools: $(BENCH_TOOLS:%=$(B)/bench/%)
 

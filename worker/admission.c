@@ -78,9 +78,11 @@ static void clear_seat(const struct request *request)
         continue;
 }
 
-static enum step_result wait_for_slot(struct request *request, struct gate_answer *answer)
+enum wait_event { WAIT_EVENT_RUNG, WAIT_EVENT_TIME, WAIT_EVENT_CLIENT_GONE, WAIT_EVENT_STOP };
+
+/* Sleep until the seat is rung, wake_ns has come, or the wait is over for another reason. */
+static enum wait_event wait_event(struct request *request, int64_t wake_ns)
 {
-    int64_t until_ns = request->arrived_ns + patience_ms(request) * NS_PER_MS;
     struct pollfd look[] = {
         {.fd = request->seat->event_fd, .events = POLLIN},
         {.fd = fastcgi_fd(request->fcgi), .events = POLLIN | POLLRDHUP},
@@ -89,25 +91,44 @@ static enum step_result wait_for_slot(struct request *request, struct gate_answe
 
     for (;;) {
         int64_t now_ns = clock_monotonic_ns();
-        int64_t wake_ns = earliest(
-            until_ns, earliest(request->next_heartbeat_ns, watchers_next_ns(request, now_ns)));
+        int64_t until_ns = earliest(
+            wake_ns, earliest(request->next_heartbeat_ns, watchers_next_ns(request, now_ns)));
 
-        (void)poll(look, LENGTH(look), clock_poll_ms(now_ns, wake_ns));
+        (void)poll(look, LENGTH(look), clock_poll_ms(now_ns, until_ns));
         if (watchers_client_gone(request, look[1].revents != 0))
-            return give_up(request, WAIT_CLIENT_GONE, answer);
+            return WAIT_EVENT_CLIENT_GONE;
         if (look[0].revents & POLLIN) {
             clear_seat(request);
-            if (try_place(request, answer))
-                return STEP_NEXT;
+            return WAIT_EVENT_RUNG;
         }
         if (look[2].revents & POLLIN)
-            return give_up(request, WAIT_SHUTDOWN, answer);
+            return WAIT_EVENT_STOP;
         now_ns = clock_monotonic_ns();
-        if (now_ns >= until_ns)
+        if (now_ns >= wake_ns)
+            return WAIT_EVENT_TIME;
+        if (!heartbeat_send(request, now_ns))
+            return WAIT_EVENT_CLIENT_GONE;
+    }
+}
+
+static enum step_result wait_for_slot(struct request *request, struct gate_answer *answer)
+{
+    int64_t until_ns = request->arrived_ns + patience_ms(request) * NS_PER_MS;
+
+    for (;;) {
+        switch (wait_event(request, until_ns)) {
+        case WAIT_EVENT_RUNG:
+            if (try_place(request, answer))
+                return STEP_NEXT;
+            break;
+        case WAIT_EVENT_TIME:
             return try_place(request, answer) ? STEP_NEXT
                                               : give_up(request, WAIT_TIMED_OUT, answer);
-        if (!heartbeat_send(request, now_ns))
+        case WAIT_EVENT_CLIENT_GONE:
             return give_up(request, WAIT_CLIENT_GONE, answer);
+        case WAIT_EVENT_STOP:
+            return give_up(request, WAIT_SHUTDOWN, answer);
+        }
     }
 }
 
@@ -135,13 +156,19 @@ static enum step_result queue_up(struct request *request, struct gate_answer *an
 
 static const char *scope_name(const struct request *request)
 {
-    return request->route ? request->route->name : "";
+    return request->scope ? request->scope->name : "";
 }
 
-enum step_result admission_step(struct request *request)
+static bool needs_slot(const struct request *request)
+{
+    return request->reader.intent.image && request->worker->options->image.active;
+}
+
+static struct gate_call gate_call_of(const struct request *request)
 {
     const struct image_concurrency_options *image = &request->worker->options->image;
-    const struct gate_call call = {
+
+    return (struct gate_call){
         .may_wait = image->overflow_mode == OVERFLOW_WAIT,
         .refuse_hopeless = image->refuse_hopeless,
         .wait_timeout_ns = patience_ms(request) * NS_PER_MS,
@@ -154,9 +181,32 @@ enum step_result admission_step(struct request *request)
         .model = request->reader.intent.model,
         .endpoint = request->reader.intent.endpoint_name,
     };
+}
+
+static enum step_result refuse_image(struct request *request, const struct gate_answer *answer)
+{
+    switch (answer->verdict) {
+    case GATE_REFUSED_LIMIT:
+        return refuse(request, FAULT_image_limit, answer);
+    case GATE_REFUSED_QUEUE_FULL:
+        return refuse(request, FAULT_image_queue_full, answer);
+    case GATE_REFUSED_HOPELESS:
+        return refuse(request, FAULT_image_queue_timeout, answer);
+    case GATE_OPEN:
+    case GATE_GRANTED:
+    case GATE_QUEUED:
+        break;
+    }
+    UNREACHABLE();
+}
+
+enum step_result admission_step(struct request *request)
+{
+    const struct gate_call call = gate_call_of(request);
     struct gate_answer answer;
 
-    if (!request->reader.intent.image || !image->active)
+    /* On a scope of several sources the slot is taken together with one of them: admission_take. */
+    if (!needs_slot(request) || !request->scope->direct)
         return STEP_NEXT;
     watchers_begin(request);
     if (watchers_client_gone(request, true))
@@ -166,11 +216,9 @@ enum step_result admission_step(struct request *request)
     case GATE_OPEN:
         return STEP_NEXT;
     case GATE_REFUSED_LIMIT:
-        return refuse(request, FAULT_image_limit, &answer);
     case GATE_REFUSED_QUEUE_FULL:
-        return refuse(request, FAULT_image_queue_full, &answer);
     case GATE_REFUSED_HOPELESS:
-        return refuse(request, FAULT_image_queue_timeout, &answer);
+        return refuse_image(request, &answer);
     case GATE_GRANTED:
         request->ticket.place = answer.place;
         request->ticket.granted = true;
@@ -180,4 +228,161 @@ enum step_result admission_step(struct request *request)
         return queue_up(request, &answer);
     }
     UNREACHABLE();
+}
+
+/* ---- slot, flow and source at once ----------------------------------------------------------- */
+
+/* What a decision of admit.h is about, and where it stands. */
+struct joint {
+    struct request *request;
+    struct source_wish wish;
+    struct gate_call image;
+    struct admit_call call;
+    struct admit_seat *seat;
+    struct admit_answer answer;
+};
+
+static void joint_begin(struct joint *joint, struct request *request,
+                        const struct source_wish *wish, struct admit_seat *seat)
+{
+    bool slot = needs_slot(request) && request->ticket.place == NO_INDEX;
+
+    joint->request = request;
+    joint->wish = *wish;
+    joint->image = gate_call_of(request);
+    joint->seat = seat;
+    joint->call = (struct admit_call){
+        .wish = &joint->wish,
+        .targets = request->flow_targets.any ? request->flow_targets.list : NULL,
+        .flow = flow_call_of(request),
+        .image = slot ? &joint->image : NULL,
+    };
+    *seat = ADMIT_SEAT_EMPTY;
+}
+
+static void joint_try(struct joint *joint)
+{
+    joint->wish.now_ns = clock_monotonic_ns();
+    admit_try(&joint->request->worker->gate, &joint->call, joint->seat, &joint->answer);
+}
+
+static bool waits_for_slot(const struct joint *joint)
+{
+    return joint->seat->image_place != NO_INDEX && !joint->seat->image_held;
+}
+
+/* Leave what it waits in, without having got what it waited for. */
+static enum admission_result joint_leave(struct joint *joint, enum wait_state end)
+{
+    struct request *request = joint->request;
+
+    request->ticket.place = NO_INDEX;
+    admit_leave(&request->worker->gate, joint->seat, end, clock_monotonic_ns());
+    if (end == WAIT_CLIENT_GONE) {
+        (void)request_client_left(request);
+    } else if (end == WAIT_SHUTDOWN) {
+        fault_set(&request->fault, FAULT_shutting_down, "%s", "");
+        request->fault.retry_after_ms = 1000;
+    } else if (clock_monotonic_ns() >= request->deadline_ns) {
+        fault_set(&request->fault, FAULT_call_deadline, "%s", "");
+    } else {
+        (void)refuse(request, FAULT_image_queue_timeout, &joint->answer.image);
+    }
+    return ADMISSION_OVER;
+}
+
+/* True: what came of it is final. */
+static bool joint_sleep(struct joint *joint, int64_t until_ns, enum admission_result *ret)
+{
+    switch (wait_event(joint->request, earliest(until_ns, joint->answer.wake_ns))) {
+    case WAIT_EVENT_RUNG:
+    case WAIT_EVENT_TIME:
+        joint_try(joint);
+        if (joint->answer.verdict != ADMIT_QUEUED || clock_monotonic_ns() < until_ns)
+            return false;
+        *ret = joint_leave(joint, WAIT_TIMED_OUT);
+        return true;
+    case WAIT_EVENT_CLIENT_GONE:
+        *ret = joint_leave(joint, WAIT_CLIENT_GONE);
+        return true;
+    case WAIT_EVENT_STOP:
+        *ret = joint_leave(joint, WAIT_SHUTDOWN);
+        return true;
+    }
+    UNREACHABLE();
+}
+
+static bool joint_wait(struct joint *joint, enum admission_result *ret)
+{
+    struct request *request = joint->request;
+    struct bell_seat *seat = request->seat;
+    int64_t until_ns = request->deadline_ns;
+    bool final = false;
+
+    if (waits_for_slot(joint)) {
+        until_ns = earliest(until_ns, request->arrived_ns + patience_ms(request) * NS_PER_MS);
+        request->ticket.place = joint->seat->image_place;
+    }
+    clear_seat(request);
+    atomic_store(&seat->place, waits_for_slot(joint) ? joint->seat->image_place : NO_INDEX);
+    atomic_store(&seat->flow_place, joint->seat->flow_place);
+    joint_try(joint); /* rung since the arrival? then nobody rings again */
+    heartbeat_begin(request);
+    while (!final && joint->answer.verdict == ADMIT_QUEUED)
+        final = joint_sleep(joint, until_ns, ret);
+    atomic_store(&seat->place, NO_INDEX);
+    atomic_store(&seat->flow_place, NO_INDEX);
+    if (request->response == RESPONSE_NONE && request_wants_stream(request))
+        request->next_heartbeat_ns = CLOCK_NEVER;
+    return final;
+}
+
+/* Refused, at once or while it waited; nothing is held any more. */
+static enum admission_result joint_refused(struct joint *joint, struct source_answer *ret)
+{
+    struct request *request = joint->request;
+
+    request->ticket.place = joint->seat->image_held ? request->ticket.place : NO_INDEX;
+    admit_leave(&request->worker->gate, joint->seat, WAIT_TIMED_OUT, clock_monotonic_ns());
+    *ret = joint->answer.source;
+    if (joint->answer.verdict == ADMIT_REFUSED_SOURCE)
+        return ADMISSION_REFUSED_SOURCE;
+    if (joint->answer.verdict == ADMIT_REFUSED_IMAGE && !joint->wish.hedge) {
+        (void)refuse_image(request, &joint->answer.image);
+        return ADMISSION_OVER;
+    }
+    request->flow_refusal = joint->answer.flow.verdict;
+    ret->earliest_ns = clock_monotonic_ns() + joint->answer.flow.predicted_wait_ns;
+    return ADMISSION_REFUSED_FLOW;
+}
+
+enum admission_result admission_take(struct request *request, const struct source_wish *wish,
+                                     struct admit_seat *seat, struct source_answer *ret_refusal)
+{
+    struct joint joint;
+    int64_t began_ns = clock_monotonic_ns();
+    enum admission_result result;
+    bool final = false;
+
+    joint_begin(&joint, request, wish, seat);
+    if (!wish->hedge) {
+        watchers_begin(request);
+        if (watchers_client_gone(request, true)) {
+            (void)request_client_left(request);
+            return ADMISSION_OVER;
+        }
+    }
+    admit_arrive(&request->worker->gate, &joint.call, seat, &joint.answer);
+    if (joint.answer.verdict == ADMIT_QUEUED)
+        final = joint_wait(&joint, &result);
+    request->queue_ns += clock_monotonic_ns() - began_ns;
+    if (final)
+        return result;
+    if (joint.answer.verdict != ADMIT_GRANTED)
+        return joint_refused(&joint, ret_refusal);
+    if (joint.call.image) {
+        request->ticket.place = seat->image_place;
+        request->ticket.granted = true;
+    }
+    return ADMISSION_GRANTED;
 }

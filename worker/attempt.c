@@ -2,10 +2,12 @@
 #include "worker/attempt.h"
 
 #include "base/clock.h"
+#include "worker/flow_call.h"
 #include "worker/model_edit.h"
 #include "worker/request.h"
 #include "worker/upstream.h"
 #include "worker/upstream_head.h"
+#include "worker/usage_option.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +44,24 @@ void attempt_free(struct attempt *attempt)
     text_release(&attempt->head);
     text_release(&attempt->held);
     text_release(&attempt->error_body);
+    if (attempt->strips_usage)
+        usage_strip_release(&attempt->strip);
     free(attempt);
 }
 
 void attempt_clear(struct attempt *attempt)
 {
     REQUIRE(!attempt->exchange);
+    if (attempt->strips_usage)
+        usage_strip_release(&attempt->strip);
     attempt->source = NULL;
     attempt->candidate = 0;
     attempt->n = 0;
     attempt->hedge = false;
     attempt->permit = (struct source_permit){.row = NO_INDEX};
+    attempt->flow_place = NO_INDEX;
+    attempt->flow_sent = attempt->strips_usage = attempt->was_sent = false;
+    attempt->flow_progress_ns = 0;
     attempt->started_ns = attempt->started_wall_ms = 0;
     text_clear(&attempt->head);
     text_clear(&attempt->held);
@@ -167,7 +176,8 @@ static enum http_take on_body(void *context, const char *bytes, size_t length)
         return HTTP_ABORT;
     }
     upstream_give_slot(request);
-    return upstream_pass_body(request, bytes, length) ? HTTP_TAKEN : HTTP_ABORT;
+    flow_call_progress(attempt);
+    return attempt_pass(attempt, bytes, length) ? HTTP_TAKEN : HTTP_ABORT;
 }
 
 /* ---- beginning and ending -------------------------------------------------------------------- */
@@ -214,6 +224,45 @@ static bool start_exchange(struct attempt *attempt)
     return true;
 }
 
+static void emit(void *context, const char *bytes, size_t length)
+{
+    struct attempt *attempt = context;
+
+    if (!upstream_pass_body(attempt->request, bytes, length))
+        attempt->fault = FAULT_client_gone;
+}
+
+/* Flow control by tokens must know what a stream used; a client that did not ask gets what it asked
+ * for (F6). */
+static void ask_for_usage(struct attempt *attempt)
+{
+    const struct request *request = attempt->request;
+    struct body_edit edit;
+
+    if (attempt->flow_place == NO_INDEX || !request->scope->flow_include_usage ||
+        request->flow_targets.terms[attempt->candidate].unit != FLOW_UNIT_TOKENS ||
+        !usage_option_edit(&request->reader.intent, &edit))
+        return;
+    body_reader_edit(&attempt->body, &edit);
+    usage_strip_begin(&attempt->strip, emit, attempt);
+    attempt->strips_usage = true;
+}
+
+bool attempt_pass(struct attempt *attempt, const char *bytes, size_t length)
+{
+    if (!attempt->strips_usage || !attempt->is_stream)
+        return upstream_pass_body(attempt->request, bytes, length);
+    usage_strip_feed(&attempt->strip, bytes, length);
+    return attempt->fault != FAULT_client_gone;
+}
+
+bool attempt_pass_end(struct attempt *attempt)
+{
+    if (attempt->strips_usage && attempt->is_stream)
+        usage_strip_end(&attempt->strip);
+    return attempt->fault != FAULT_client_gone;
+}
+
 bool attempt_begin(struct attempt *attempt)
 {
     struct request *request = attempt->request;
@@ -225,6 +274,7 @@ bool attempt_begin(struct attempt *attempt)
         return false;
     }
     body_reader_init(&attempt->body, &request->body, &edit);
+    ask_for_usage(attempt);
     return start_exchange(attempt);
 }
 
@@ -236,6 +286,7 @@ bool attempt_ask_again(struct attempt *attempt)
 
 void attempt_end(struct attempt *attempt)
 {
+    attempt->was_sent = attempt_was_sent(attempt);
     if (attempt->exchange)
         http_exchange_end(attempt->exchange);
     attempt->exchange = NULL;
@@ -259,7 +310,8 @@ void attempt_read_end(struct attempt *attempt)
 
 bool attempt_was_sent(const struct attempt *attempt)
 {
-    return attempt->exchange && http_exchange_sent_ns(attempt->exchange) != 0;
+    return attempt->was_sent ||
+           (attempt->exchange && http_exchange_sent_ns(attempt->exchange) != 0);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
@@ -501,6 +553,7 @@ void attempt_book(struct attempt *attempt, enum source_end end, const char *erro
     attempt->booked = true;
     outcome.terms = breaker_terms(request->scope);
     source_release(&request->worker->gate, &attempt->permit, &outcome);
+    flow_call_end(attempt, strcmp(error, "hedge_cancelled") == 0);
     attempt_fill_record(attempt, now_wall_ms, error);
     /* Cancelling does not undo what the upstream does: its reservation stays (R12). */
     attempt->record.kept_est = end == SOURCE_END_UNJUDGED && *error && attempt->status < 400 &&

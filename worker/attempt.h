@@ -16,6 +16,7 @@
 #include "worker/http_client.h"
 #include "worker/judge.h"
 #include "worker/pictures.h"
+#include "worker/usage_strip.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +39,11 @@ struct attempt {
     unsigned n;         /* 1 = the call's first */
     bool hedge;
     struct source_permit permit;
+    uint32_t flow_place; /* its grant of flow control; NO_INDEX = none */
+    bool flow_sent;
+    int64_t flow_progress_ns; /* when what it used was last told */
+    bool strips_usage;        /* usage was asked for by us: the event that tells it stays here */
+    struct usage_strip strip;
     struct text url, header_bytes, model;
     struct http_header headers[HTTP_HEADERS_MAX];
     size_t header_count;
@@ -63,6 +69,7 @@ struct attempt {
     struct judge_hints hints;
     struct pictures pictures;
     bool counting;
+    bool was_sent;
     bool read_to_end; /* pictures has been told that nothing more comes */
     bool full;        /* as much is held as may be before a commit: the rest waits */
 
@@ -90,6 +97,11 @@ MUST_CHECK bool attempt_ask_again(struct attempt *attempt);
 void attempt_end(struct attempt *attempt);
 /* Nobody wants what is held any more: a body may take hours, and the thread its next request. */
 void attempt_shed(struct attempt *attempt);
+
+/* Bytes of its body for the client; what we asked for ourselves is taken out. False: abort. */
+MUST_CHECK bool attempt_pass(struct attempt *attempt, const char *bytes, size_t length);
+/* Nothing more comes for the client: what was held back goes out. */
+MUST_CHECK bool attempt_pass_end(struct attempt *attempt);
 
 /* When the attempt's own time is over, and how that is told. */
 struct attempt_deadline {

@@ -98,6 +98,25 @@ static enum step_result stopped(struct request *request)
     return give_up(request, request->client_gone ? "client_cancelled" : "shutdown");
 }
 
+static void set_no_source(struct request *request)
+{
+    static const char *const why[] = {
+        [FLOW_OPEN] = "",
+        [FLOW_GRANTED] = "",
+        [FLOW_QUEUED] = "",
+        [FLOW_EXPIRED] = "It waited as long as it may.",
+        [FLOW_REFUSED_BUSY] = "It may not wait.",
+        [FLOW_REFUSED_FULL] = "Too many calls wait already.",
+        [FLOW_REFUSED_CLIENT] = "Too many calls of this client wait already.",
+        [FLOW_REFUSED_HOPELESS] = "Its turn would come too late.",
+    };
+
+    if (request->flow_refusal != FLOW_OPEN)
+        fault_set(&request->fault, FAULT_rate_limit, "%s", why[request->flow_refusal]);
+    else
+        fault_set(&request->fault, FAULT_sources_unavailable, "%s", "");
+}
+
 static enum step_result fail(struct request *request, const struct plan_step *step)
 {
     struct attempt *attempt = request->lanes[step->lane];
@@ -117,7 +136,7 @@ static enum step_result fail(struct request *request, const struct plan_step *st
             fault_set(&request->fault, FAULT_upstream_credentials, "%s", "");
             break;
         case PLAN_FAIL_NO_SOURCE:
-            fault_set(&request->fault, FAULT_sources_unavailable, "%s", "");
+            set_no_source(request);
             break;
         case PLAN_FAIL_BUSY:
             fault_set(&request->fault, FAULT_source_busy, "%s", "");

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "shared/admit.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +17,9 @@ static void ring_seats(struct bell *bell)
 
     for (unsigned i = 0; i < bell->seat_count; i++) {
         uint32_t place = atomic_load(&bell->seats[i].place);
+        uint32_t flow_place = atomic_load(&bell->seats[i].flow_place);
 
-        if (place != NO_INDEX && gate_is_rung(bell->gate, place) &&
+        if (admit_is_rung(bell->gate, place, flow_place) &&
             write(bell->seats[i].event_fd, &one, sizeof one) != (ssize_t)sizeof one)
             continue; /* the counter is full: the thread is awake anyway */
     }
@@ -83,6 +85,7 @@ bool bell_start(struct bell *bell, struct gate *gate, unsigned seats)
     for (unsigned i = 0; i < seats; i++) {
         bell->seats[i].event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         atomic_store(&bell->seats[i].place, NO_INDEX);
+        atomic_store(&bell->seats[i].flow_place, NO_INDEX);
         if (bell->seats[i].event_fd < 0) {
             bell->seat_count = i + 1;
             goto fail;

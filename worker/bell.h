@@ -18,8 +18,9 @@
 
 /* Where one request thread waits. */
 struct bell_seat {
-    int event_fd;           /* readable: look at your place */
-    _Atomic uint32_t place; /* it waits with this place; NO_INDEX: it does not wait */
+    int event_fd; /* readable: look at your place */
+    /* It waits with these places, at the image gate and in a flow; NO_INDEX: it does not. */
+    _Atomic uint32_t place, flow_place;
 };
 
 struct bell {

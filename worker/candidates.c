@@ -102,6 +102,7 @@ void candidates_make(struct request *request)
     }
     if (request->reader.intent.pinned && candidates->count > 1)
         bar_all_but_owner(request);
+    flow_targets_make(request);
 }
 
 bool candidates_are_none(const struct candidates *candidates)

@@ -53,6 +53,8 @@ FAULT(sources_unavailable, 503, "server_error", OPEN,
       "Every upstream that serves this call is out of service at the moment.")
 FAULT(source_busy, 429, "rate_limit_error", OPEN,
       "Every upstream that serves this call has as many calls in progress as this gateway allows.")
+FAULT(rate_limit, 429, "rate_limit_error", OPEN,
+      "The upstream's rate limit, as this gateway keeps it, does not let this call through in time.")
 FAULT(upstream_credentials, 502, "server_error", NO,
       "The upstream refused this gateway's own credentials.")
 FAULT(client_gone, 499, "client_gone", NO, "The client left.")

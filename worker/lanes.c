@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "worker/admission.h"
 #include "worker/upstream.h"
 
 #include <string.h>
@@ -101,7 +102,9 @@ static uint64_t chance(const struct request *request)
 /* Answers may be long, so is a probe: it is void only when nobody can be waiting for it any more. */
 #define PROBE_GRACE_NS (5 * NS_PER_S)
 
-static void admit(struct request *request, const struct plan_step *step, struct source_answer *ret)
+/* A direct route without flow control asks for a source alone, which costs no lock. */
+static enum admission_result admit(struct request *request, const struct plan_step *step,
+                                   struct admit_seat *seat, struct source_answer *ret)
 {
     const struct scope_options *scope = request->scope;
     const struct candidates *candidates = &request->candidates;
@@ -120,7 +123,13 @@ static void admit(struct request *request, const struct plan_step *step, struct 
         .probe_ns = scope->members[0].source->timeout_ms * NS_PER_MS + PROBE_GRACE_NS,
     };
 
+    if (request->flow_targets.any || (request->reader.intent.image && !scope->direct))
+        return admission_take(request, &wish, seat, ret);
     source_admit(&request->worker->gate, &wish, ret);
+    *seat = ADMIT_SEAT_EMPTY;
+    seat->candidate = ret->candidate;
+    seat->permit = ret->permit;
+    return ret->verdict == SOURCE_ADMITTED ? ADMISSION_GRANTED : ADMISSION_REFUSED_SOURCE;
 }
 
 /* It could not begin. Without a hedge the call goes on as if none had been wanted; true then. */
@@ -136,35 +145,23 @@ static bool drop_hedge(struct request *request, struct attempt *attempt)
     return true;
 }
 
-bool lanes_start(struct request *request, const struct plan_step *step)
+static bool not_admitted(struct request *request, const struct plan_step *step,
+                         enum plan_refusal refusal, int64_t earliest_ns)
 {
-    struct source_answer answer;
-    struct attempt *attempt;
+    plan_not_admitted(&request->plan, step->lane, refusal, earliest_ns, clock_monotonic_ns());
+    return true;
+}
 
-    admit(request, step, &answer);
-    if (answer.verdict != SOURCE_ADMITTED) {
-        plan_not_admitted(&request->plan, step->lane, refusal_of(answer.verdict),
-                          answer.earliest_ns, clock_monotonic_ns());
-        return true;
-    }
-    if (!make_lane(request, step->lane)) {
-        const struct source_outcome none = {
-            .end = SOURCE_END_UNJUDGED, .reason = "", .now_ns = clock_monotonic_ns()};
+static bool begin(struct request *request, const struct plan_step *step,
+                  const struct admit_seat *seat)
+{
+    struct attempt *attempt = request->lanes[step->lane];
 
-        source_release(&request->worker->gate, &answer.permit, &none);
-        if (step->hedge) {
-            plan_not_admitted(&request->plan, step->lane, PLAN_REFUSED_BUSY, CLOCK_NEVER,
-                              clock_monotonic_ns());
-            return true;
-        }
-        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
-        return false;
-    }
-    attempt = request->lanes[step->lane];
     begin_lane(request, step);
-    attempt->candidate = answer.candidate;
-    attempt->source = request->scope->members[answer.candidate].source;
-    attempt->permit = answer.permit;
+    attempt->candidate = seat->candidate;
+    attempt->source = request->scope->members[seat->candidate].source;
+    attempt->permit = seat->permit;
+    attempt->flow_place = seat->flow_place;
     attempt->hedge = step->hedge;
     if (request->plan.terms.hedge_after_ns != CLOCK_NEVER && !request_wants_stream(request) &&
         request->reader.intent.hedgeable)
@@ -173,8 +170,32 @@ bool lanes_start(struct request *request, const struct plan_step *step)
         request->attempt = attempt;
     if (!attempt_begin(attempt))
         return drop_hedge(request, attempt);
-    plan_started(&request->plan, step->lane, answer.candidate, attempt->started_ns);
+    plan_started(&request->plan, step->lane, seat->candidate, attempt->started_ns);
     return true;
+}
+
+bool lanes_start(struct request *request, const struct plan_step *step)
+{
+    struct source_answer refusal;
+    struct admit_seat seat;
+
+    if (!make_lane(request, step->lane)) {
+        if (step->hedge)
+            return not_admitted(request, step, PLAN_REFUSED_BUSY, CLOCK_NEVER);
+        fault_set(&request->fault, FAULT_out_of_memory, "%s", "");
+        return false;
+    }
+    switch (admit(request, step, &seat, &refusal)) {
+    case ADMISSION_GRANTED:
+        return begin(request, step, &seat);
+    case ADMISSION_REFUSED_SOURCE:
+        return not_admitted(request, step, refusal_of(refusal.verdict), refusal.earliest_ns);
+    case ADMISSION_REFUSED_FLOW:
+        return not_admitted(request, step, PLAN_REFUSED_QUOTA, refusal.earliest_ns);
+    case ADMISSION_OVER:
+        return false;
+    }
+    UNREACHABLE();
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */

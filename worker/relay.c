@@ -74,7 +74,7 @@ static bool commit(struct request *request)
     request->committed = true;
     request->status = attempt->status;
     upstream_give_slot(request);
-    passed = send_head(request) && upstream_pass_body(request, text_string(held), held->length);
+    passed = send_head(request) && attempt_pass(attempt, text_string(held), held->length);
     attempt_shed(attempt);
     http_exchange_resume(attempt->exchange);
     return passed;
@@ -118,6 +118,8 @@ static enum step_result finish(struct request *request)
     enum fault_code fault;
 
     attempt_read_end(attempt);
+    if (request->committed && !attempt_pass_end(attempt) && !request->client_gone)
+        (void)request_client_left(request);
     fault = attempt_outcome_fault(attempt);
     if (fault != FAULT_NONE)
         fault_set(&request->fault, fault, "%s", "");

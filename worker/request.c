@@ -68,6 +68,8 @@ static void request_clear(struct request *request)
     request->client = NULL;
     request->candidates.count = 0;
     request->candidates.model = NULL;
+    request->flow_targets.any = false;
+    request->flow_refusal = FLOW_OPEN;
     request->attempt = request->lanes[0];
     attempt_clear(request->attempt);
     request->attempts = 0;

@@ -17,6 +17,7 @@
 #include "worker/door.h"
 #include "worker/fastcgi.h"
 #include "worker/fault.h"
+#include "worker/flow_call.h"
 #include "worker/http_client.h"
 #include "worker/intent.h"
 #include "worker/options.h"
@@ -101,6 +102,8 @@ struct request {
     /* attempts, relay */
     struct http_client *client; /* borrowed; its exchanges are those of the lanes */
     struct candidates candidates;
+    struct flow_targets flow_targets;
+    enum flow_verdict flow_refusal; /* of its last wish; FLOW_OPEN = none */
     struct plan plan;
     struct attempt *lanes[PLAN_LANES]; /* the second is made for the first hedge */
     struct attempt

@@ -1,0 +1,39 @@
+/*
+ * flow_call.h - a call's side of flow control: which class it waits in, what it is charged at each
+ * source it may go to, and what it really used when an attempt has ended. shared/flow.h decides.
+ */
+#ifndef WORKER_FLOW_CALL_H
+#define WORKER_FLOW_CALL_H
+
+#include "shared/flow.h"
+#include "shared/sources.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct request;
+struct attempt;
+
+/* By candidate of the scope. */
+struct flow_targets {
+    bool any; /* the scope has flow control at all */
+    struct flow_target list[SOURCES_MAX];
+    struct flow_terms terms[SOURCES_MAX];
+    char models[SOURCES_MAX][NAME_SIZE];
+    int64_t inputs[SOURCES_MAX]; /* tokens of the request, calibrated */
+};
+
+/* For the scope and the candidates of the request. */
+void flow_targets_make(struct request *request);
+/* The class it may claim, its client, its deadline. */
+struct flow_call flow_call_of(const struct request *request);
+
+/* The attempt's request goes out, if it has not been said already. */
+void flow_call_sent(struct attempt *attempt);
+/* Its answer grows: long ones are charged as they come, once a second. */
+void flow_call_progress(struct attempt *attempt);
+/* The attempt is over; its place is given back, once. lost: cancelled although nothing was wrong with
+ * it: a hedge that came second. */
+void flow_call_end(struct attempt *attempt, bool lost);
+
+#endif
