@@ -26,8 +26,8 @@ MAIN_penstockctl := worker/control
 # test that wants a fake instead of the real file gets a line of its own below "fakes".
 TOOLS := $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c))
 TOOL_PARTS := $(patsubst %.c,%,$(wildcard tests/tools/*/*.c))
-# Likewise tests/bench/NAME.c; load_client is made of the parts beside it.
-BENCH_TOOLS := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/*.c))
+# Likewise tests/bench/NAME.c; load_client is made of the parts beside it, and fast_clock is preloaded.
+BENCH_TOOLS := $(filter-out fast_clock,$(patsubst tests/bench/%.c,%,$(wildcard tests/bench/*.c)))
 BENCH_PARTS := $(patsubst %.c,%,$(wildcard tests/bench/*/*.c))
 SCENARIO_PARTS := $(patsubst %.c,%,$(wildcard tests/scenarios/scenario_*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -96,6 +96,7 @@ NEEDS_fuzz-run := build fuzz
 NEEDS_bench := build bench
 NEEDS_bench-deps := build bench
 NEEDS_bench-gate := build bench
+NEEDS_bench-flow := build bench
 NEEDS_lint := build lint
 NEEDS_objects := build lint
 NEEDS_tidy := build lint
@@ -113,7 +114,7 @@ export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
 
 .DEFAULT_GOAL := all
 .PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan check-tsan \
-	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-tools \
+	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-flow bench-tools \
 	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer objects lint-objects tidy format format-check \
 	checks docs install uninstall deb deps coverage clean
 
@@ -182,11 +183,13 @@ bench-deps: ## install what `make bench` measures against
 	@tests/bench/deps.sh
 bench-gate: all tools bench-tools ## the image gate and hedging: P5, P6, P8
 	@tests/bench/gate.sh
-bench-tools: $(BENCH_TOOLS:%=$(B)/bench/%)
+bench-flow: all tools bench-tools ## the strategies of flow control against an upstream with limits, in fast time
+	@tests/bench/flow.sh
+bench-tools: $(BENCH_TOOLS:%=$(B)/bench/%) $(B)/bench/fast_clock.so
 
 # ---- lint ----------------------------------------------------------------------------------------
 lint: lint-warnings lint-tidy lint-cppcheck lint-analyzer format-check ## all compilers' and linters' opinions, as errors
-objects: $(OBJECTS) $(TEST_OBJECTS)
+objects: $(OBJECTS) $(TEST_OBJECTS) $(B)/bench/fast_clock.so
 lint-warnings:
 	@$(MAKE) --no-print-directory VARIANT=release objects
 	@$(MAKE) --no-print-directory VARIANT=clang objects
@@ -283,7 +286,11 @@ $(B)/tools/%: $(B)/tests/tools/%.o $(B)/libtools.a $(LIB)
 $(B)/bench/%: $(B)/tests/bench/%.o $(BENCH_PARTS:%=$(B)/%.o) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lm -o $@
+$(B)/bench/fast_clock.so: tests/bench/fast_clock.c Makefile | deps
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(filter-out -fPIE,$(CFLAGS)) -U_FORTIFY_SOURCE -fPIC -shared $< -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
 $(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates heartbeat lanes receive relay respond route settle upstream upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
