@@ -9,11 +9,11 @@
 
 #include "base/byte_run.h"
 #include "base/json_number.h"
+#include "base/json_text.h"
 
 #include <string.h>
 
-#define DATA_MIN 1024   /* raw bytes from which a string is looked at: words or data */
-#define UNWANTED_MAX 64 /* decoded bytes that are kept of a string nobody wants */
+#define DATA_MIN 1024 /* raw bytes from which a string is looked at: words or data */
 
 enum expect {
     EXPECT_START, /* the first byte of all */
@@ -139,111 +139,6 @@ static void expect_after_value(struct json_scan *scan)
     scan->own.expect = scan->depth == 0 ? EXPECT_BLANK : EXPECT_COMMA_OR_END;
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
-static void tell_text(struct json_scan *scan, const char *bytes, size_t length)
-{
-    const struct json_text piece = {
-        .kind = scan->own.in_key                ? JSON_TEXT_KEY
-                : scan->own.expect == IN_NUMBER ? JSON_TEXT_NUMBER
-                                                : JSON_TEXT_STRING,
-        .bytes = bytes,
-        .length = length,
-        .begins = scan->own.text_begins,
-        .ends = length == 0,
-        .raw_length = length == 0 ? scan->own.raw_length : 0,
-    };
-
-    scan->own.text_begins = false;
-    scan->own.listening = scan->own.on_text(scan->context, scan, &piece);
-}
-
-static void tell_text_end(struct json_scan *scan)
-{
-    if (!scan->own.text_open)
-        return;
-    tell_text(scan, "", 0);
-    scan->own.text_open = false;
-    scan->own.listening = false;
-}
-
-static void begin_text(struct json_scan *scan)
-{
-    scan->own.text_open = scan->own.listening = scan->own.on_text != NULL;
-    scan->own.text_begins = true;
-    scan->own.text_length = 0;
-    scan->own.text_cut = false;
-    scan->own.text_max = scan->own.in_key  ? JSON_SCAN_KEY_MAX
-                         : is_wanted(scan) ? JSON_SCAN_TEXT_MAX
-                                           : UNWANTED_MAX;
-}
-
-/* Where decoded bytes go: a key into its level, anything else into own.text. */
-static char *text_of(struct json_scan *scan)
-{
-    return scan->own.in_key ? scan->levels[scan->depth - 1].key : scan->own.text;
-}
-
-static void keep(struct json_scan *scan, const char *bytes, size_t length)
-{
-    size_t room = scan->own.text_max - scan->own.text_length;
-
-    if (scan->own.listening && length > 0)
-        tell_text(scan, bytes, length);
-    if (scan->own.text_cut)
-        return;
-    if (length > room) {
-        scan->own.text_cut = true;
-        length = room;
-    }
-    memcpy(text_of(scan) + scan->own.text_length, bytes, length);
-    scan->own.text_length += length;
-}
-
-/* One code point as UTF-8, whole or not at all. */
-static void keep_code_point(struct json_scan *scan, unsigned code)
-{
-    char bytes[4];
-    size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0x00, 0xC0, 0xE0, 0xF0};
-
-    for (size_t i = length - 1; i > 0; i--, code >>= 6)
-        bytes[i] = (char)(0x80 | (code & 0x3F));
-    bytes[0] = (char)(lead[length] | code);
-    if (length > scan->own.text_max - scan->own.text_length)
-        scan->own.text_cut = true;
-    keep(scan, bytes, length);
-}
-
-#define REPLACEMENT 0xFFFDU
-
-/* A high surrogate that waited for its low half and got something else. */
-static void drop_surrogate(struct json_scan *scan)
-{
-    if (scan->own.high_surrogate) {
-        scan->own.high_surrogate = 0;
-        keep_code_point(scan, REPLACEMENT);
-    }
-}
-
-static void take_code_unit(struct json_scan *scan, unsigned unit)
-{
-    if (unit >= 0xDC00 && unit <= 0xDFFF && scan->own.high_surrogate) {
-        unsigned high = scan->own.high_surrogate - 0xD800;
-
-        scan->own.high_surrogate = 0;
-        keep_code_point(scan, 0x10000 + (high << 10) + (unit - 0xDC00));
-        return;
-    }
-    drop_surrogate(scan);
-    if (unit >= 0xD800 && unit <= 0xDBFF)
-        scan->own.high_surrogate = unit;
-    else if (unit >= 0xDC00 && unit <= 0xDFFF)
-        keep_code_point(scan, REPLACEMENT);
-    else
-        keep_code_point(scan, unit);
-}
-
 /* ---- strings --------------------------------------------------------------------------------- */
 
 static void begin_string(struct json_scan *scan, bool in_key)
@@ -251,8 +146,7 @@ static void begin_string(struct json_scan *scan, bool in_key)
     scan->own.expect = IN_STRING;
     scan->own.in_key = in_key;
     scan->own.raw_length = 0;
-    scan->own.high_surrogate = 0;
-    begin_text(scan);
+    json_text_begin(scan, in_key ? JSON_TEXT_KEY : JSON_TEXT_STRING);
     scan->own.hashing = !in_key && scan->on_value &&
                         (scan->own.root ? scan->own.node && scan->own.node->hash : true);
     if (scan->own.hashing)
@@ -288,8 +182,8 @@ static void end_key(struct json_scan *scan)
 
 static void end_string(struct json_scan *scan)
 {
-    drop_surrogate(scan);
-    tell_text_end(scan);
+    json_text_surrogate_end(scan);
+    json_text_end(scan);
     if (scan->own.in_key) {
         end_key(scan);
         return;
@@ -319,8 +213,8 @@ static void take_escape(struct json_scan *scan, char c)
         scan->own.unicode = 0;
         scan->own.unicode_digits = 0;
     } else if (found) {
-        drop_surrogate(scan);
-        keep(scan, &into[found - from], 1);
+        json_text_surrogate_end(scan);
+        json_text_keep(scan, &into[found - from], 1);
         scan->own.expect = IN_STRING;
     } else {
         scan->state = JSON_SCAN_INVALID;
@@ -342,7 +236,7 @@ static void take_unicode(struct json_scan *scan, char c)
     }
     scan->own.unicode = scan->own.unicode << 4 | digit;
     if (++scan->own.unicode_digits == 4) {
-        take_code_unit(scan, scan->own.unicode);
+        json_text_unit(scan, scan->own.unicode);
         scan->own.expect = IN_STRING;
     }
 }
@@ -362,8 +256,8 @@ static const char *read_string(struct json_scan *scan, const char *at, const cha
             size_t run = byte_run_until(at, (size_t)(end - at), '"', '\\');
 
             if (run > 0) {
-                drop_surrogate(scan);
-                keep(scan, at, run);
+                json_text_surrogate_end(scan);
+                json_text_keep(scan, at, run);
                 at += run;
             }
             if (at < end && *at == '"')
@@ -388,7 +282,7 @@ static const char *read_string(struct json_scan *scan, const char *at, const cha
 static void end_number(struct json_scan *scan)
 {
     scan->own.raw_length = 0;
-    tell_text_end(scan);
+    json_text_end(scan);
     report_number(scan);
     expect_after_value(scan);
 }
@@ -403,14 +297,14 @@ static const char *read_number(struct json_scan *scan, const char *at, const cha
         scan->own.number = (unsigned char)next;
         at++;
     }
-    keep(scan, from, (size_t)(at - from));
+    json_text_keep(scan, from, (size_t)(at - from));
     if (at == end)
         return at;
     if (json_number_may_end((enum json_number)scan->own.number)) {
         end_number(scan);
     } else if (scan->own.number == JSON_NUMBER_MINUS && *at == 'I') {
         scan->own.raw_length = 0;
-        tell_text_end(scan);
+        json_text_end(scan);
         scan->own.expect = IN_LITERAL;
         scan->own.literal = minus_infinity;
         scan->own.literal_at = 1;
@@ -428,9 +322,9 @@ static void end_literal(struct json_scan *scan)
         if (strcmp(scan->own.literal, literals[i].text) == 0)
             kind = literals[i].kind;
     if (kind == JSON_NUMBER) {
-        begin_text(scan);
+        json_text_begin(scan, JSON_TEXT_NUMBER);
         scan->own.text_open = scan->own.listening = false;
-        keep(scan, scan->own.literal, strlen(scan->own.literal));
+        json_text_keep(scan, scan->own.literal, strlen(scan->own.literal));
         report_number(scan);
     } else {
         report_plain(scan, kind);
@@ -503,11 +397,11 @@ static const char *begin_value(struct json_scan *scan, const char *at)
     }
     if (c == '-' || json_is_digit(c)) {
         scan->own.expect = IN_NUMBER;
-        begin_text(scan);
+        json_text_begin(scan, JSON_TEXT_NUMBER);
         scan->own.number =
             JSON_NUMBER_MINUS; /* what may follow a minus may also stand without one */
         if (c == '-')
-            keep(scan, at, 1);
+            json_text_keep(scan, at, 1);
         return at + (c == '-');
     }
     for (size_t i = 0; i < LENGTH(literals); i++) {

@@ -125,7 +125,7 @@ struct json_scan {
         uint64_t raw_length;
         size_t text_length, text_max;
         unsigned unicode, high_surrogate;
-        unsigned char expect, number, literal_at, unicode_digits;
+        unsigned char expect, number, literal_at, unicode_digits, text_kind;
         bool in_key, text_cut, hashing;
         json_text_function *on_text;
         bool text_open, listening, text_begins; /* of the text being read: its end is to be told */

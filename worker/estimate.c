@@ -11,10 +11,10 @@
 
 #include <string.h>
 
-#define MESSAGE_PARTS (4 * TOKEN_PARTS) /* its role and what separates it from others */
-#define ANSWER_PARTS (3 * TOKEN_PARTS)  /* the beginning of the answer */
-#define CALL_PARTS (6 * TOKEN_PARTS)    /* what stands around the call of a function */
-#define TOOLS_PARTS (10 * TOKEN_PARTS)  /* what introduces tools */
+#define MESSAGE_PARTS (INT64_C(4) * TOKEN_PARTS) /* its role and what separates it from others */
+#define ANSWER_PARTS (INT64_C(3) * TOKEN_PARTS)  /* the beginning of the answer */
+#define CALL_PARTS (INT64_C(6) * TOKEN_PARTS)    /* what stands around the call of a function */
+#define TOOLS_PARTS (INT64_C(10) * TOKEN_PARTS)  /* what introduces tools */
 
 #define DATA_MIN 1024 /* as long as this, and nothing but base64: no text */
 

@@ -91,7 +91,7 @@ static bool read_date(const char *value, int64_t *ret_ms)
 
         if (!behind)
             return false;
-        minutes = (zone.tm_hour * 60 + zone.tm_min) * (*at == '+' ? 1 : -1);
+        minutes = (INT64_C(60) * zone.tm_hour + zone.tm_min) * (*at == '+' ? 1 : -1);
         at = behind;
     } else if (*at == 'Z' || *at == 'z') {
         at++;

@@ -279,7 +279,10 @@ static void texts_are_heard_as_they_go_by(void **state)
             "f",
             "filename=\"\"") "123456\r\n--XyZ\r\n" FIELD("") "none\r\n--XyZ\r\n" FIELD("e") "\r\n--"
                                                                                             "XyZ\r"
-                                                                                            "\n" FIELD("rest") "cut",
+                                                                                            "\n" FIELD(
+                                                                                                "re"
+                                                                                                "s"
+                                                                                                "t") "cut",
         fill);
     snprintf(expected, sizeof expected, "%s\r\n--Xy=prompt,606;=@f,6;=e,0;cut", fill);
     for (size_t piece = 1; piece < 1000; piece += piece) {
