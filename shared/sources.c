@@ -192,8 +192,8 @@ static struct look look_at_locked(const struct gate *gate, const struct source_w
     breaker_settle_locked(row, wish->now_ns);
     look.throttled = row->throttled_until_ns > wish->now_ns;
     look.full = candidate->max_in_flight > 0 && source_in_flight(row) >= candidate->max_in_flight;
-    if (row->drained || row->out_until_ns > wish->now_ns) {
-        look.verdict = SOURCE_OUT;
+    if (row->drained || (row->out_until_ns > wish->now_ns && !wish->insist)) {
+        look.verdict = !row->drained && row->out_is_quota ? SOURCE_OUT_QUOTA : SOURCE_OUT;
         look.until_ns = row->drained ? INT64_MAX : row->out_until_ns;
     } else if (breaker_bars_locked(row, wish->now_ns, &look.until_ns)) {
         look.verdict = SOURCE_OPEN;
@@ -374,6 +374,7 @@ static void put_out_locked(struct gate *gate, struct source_row *row,
     const int64_t until_ns =
         breaker_later_ns(outcome->now_ns, outcome->out_ns > 0 ? outcome->out_ns : OUT_NS);
 
+    row->out_is_quota = outcome->end == SOURCE_END_QUOTA && (!was_out || row->out_is_quota);
     if (row->out_until_ns < until_ns)
         row->out_until_ns = until_ns;
     if (was_out)
@@ -424,6 +425,7 @@ static void end_locked(struct gate *gate, struct source_row *row,
         throttle_locked(gate, row, outcome);
         break;
     case SOURCE_END_OUT:
+    case SOURCE_END_QUOTA:
         put_out_locked(gate, row, outcome);
         break;
     }

@@ -55,6 +55,7 @@ struct source_wish {
     bool weighted;
     bool hedge;        /* beside a running attempt: never waits, never probes a throttled source */
     uint32_t hedge_of; /* index of the running one's candidate: its quota group is excluded too */
+    bool insist;       /* a direct route: "out" is for its upstream itself to say, not for us */
     bool last_resort;  /* when every breaker is open, the one that closes first is tried */
     uint64_t random;   /* for weighted */
     int64_t now_ns, now_wall_ms;
@@ -65,11 +66,12 @@ struct source_wish {
 /* After the first, in order of hope: the answer is the best of the candidates'. */
 enum source_verdict {
     SOURCE_ADMITTED,
-    SOURCE_NONE,    /* every candidate is excluded (or, for a hedge, tried or of the same group) */
-    SOURCE_OUT,     /* what is left is drained, out of money, or refuses our key */
-    SOURCE_OPEN,    /* what is left has an open breaker or its probe is out */
-    SOURCE_BUSY,    /* what is left has max_in_flight exchanges */
-    SOURCE_WAITING, /* hedge only: what is left was asked to wait by its upstream */
+    SOURCE_NONE, /* every candidate is excluded (or, for a hedge, tried or of the same group) */
+    SOURCE_OUT,  /* what is left is drained, out of money, or refuses our key */
+    SOURCE_OUT_QUOTA, /* or has used up the quota of its day */
+    SOURCE_OPEN,      /* what is left has an open breaker or its probe is out */
+    SOURCE_BUSY,      /* what is left has max_in_flight exchanges */
+    SOURCE_WAITING,   /* hedge only: what is left was asked to wait by its upstream */
 };
 
 struct source_permit {
@@ -99,7 +101,8 @@ enum source_end {
     SOURCE_END_FAILURE,
     SOURCE_END_THROTTLED, /* out_ns: how long the upstream asks to wait (0 = not said); holds for all
                              sources of the quota group */
-    SOURCE_END_OUT,       /* money, credential, quota of the day: out for out_ns */
+    SOURCE_END_OUT,       /* money, credential: out for out_ns */
+    SOURCE_END_QUOTA,     /* the quota of its day: likewise */
 };
 struct source_outcome {
     enum source_end end;

@@ -117,7 +117,9 @@ static bool on_head(void *context, const struct http_head *head)
         attempt->status = 0;
         return false;
     }
-    if (head->status >= 400 || attempt->is_stream) /* an error may be in the stream */
+    if (head->status >= 400 || attempt->is_stream)
+        attempt->held.limit = ATTEMPT_BODY_HELD_MAX; /* only documents are held for longer */
+    if (head->status >= 400 || attempt->is_stream)   /* an error may be in the stream */
         for (size_t i = 0; i < head->header_count; i++)
             judge_hints_read(&attempt->hints, head->headers[i].name, head->headers[i].value,
                              clock_wall_ms());
@@ -467,8 +469,10 @@ static enum http_outcome outcome_of(const struct attempt *attempt)
 
 void attempt_judge(struct attempt *attempt)
 {
-    bool in_stream = attempt->is_stream && attempt->status / 100 == 2;
-    const struct text *body = in_stream ? &attempt->held : &attempt->error_body;
+    const struct delivered *delivered = &attempt->pictures.delivered;
+    bool good = attempt->status / 100 == 2;
+    bool in_stream = attempt->is_stream && good;
+    const struct text *body = good ? &attempt->held : &attempt->error_body;
     const struct judge_evidence evidence = {
         .dialect = (enum dialect_name)attempt->source->dialect,
         .status = attempt->status,
@@ -477,8 +481,8 @@ void attempt_judge(struct attempt *attempt)
         .body_bytes = body->length,
         .hints = &attempt->hints,
     };
-    bool answered =
-        attempt->status >= 400 || (in_stream && attempt->pictures.delivered.error_before_content);
+    bool answered = attempt->status >= 400 ||
+                    (good && (in_stream ? delivered->error_before_content : delivered->error_seen));
 
     if (answered)
         judge_answer(&evidence, &attempt->judgement);
@@ -540,9 +544,10 @@ void attempt_book(struct attempt *attempt, enum source_end end, const char *erro
     struct source_outcome outcome = {
         .end = end,
         .transport_ns = attempt->last_ns - attempt->started_ns,
-        .out_ns = (end == SOURCE_END_OUT ? attempt->judgement.out_ms
-                                         : attempt->judgement.retry_after_ms) *
-                  NS_PER_MS,
+        .out_ns =
+            (end == SOURCE_END_OUT || end == SOURCE_END_QUOTA ? attempt->judgement.out_ms
+                                                              : attempt->judgement.retry_after_ms) *
+            NS_PER_MS,
         .reason = attempt->judgement.error,
         .now_ns = now_ns,
         .now_wall_ms = now_wall_ms,

@@ -41,6 +41,8 @@ enum source_end lanes_source_end(const struct request *request, const struct att
     case ATTEMPT_THROTTLE:
         return SOURCE_END_THROTTLED;
     case ATTEMPT_QUOTA_DAY:
+        return request->scope->direct || attempt->judgement.out_ms == 0 ? SOURCE_END_UNJUDGED
+                                                                        : SOURCE_END_QUOTA;
     case ATTEMPT_MONEY:
     case ATTEMPT_CREDENTIAL:
         /* A direct route has nowhere else to go: its caller hears it from the upstream itself. */
@@ -83,6 +85,8 @@ static enum plan_refusal refusal_of(enum source_verdict verdict)
         return PLAN_REFUSED_NONE;
     case SOURCE_OUT:
         return PLAN_REFUSED_OUT;
+    case SOURCE_OUT_QUOTA:
+        return PLAN_REFUSED_QUOTA;
     case SOURCE_OPEN:
         return PLAN_REFUSED_OPEN;
     case SOURCE_BUSY:
@@ -116,6 +120,7 @@ static enum admission_result admit(struct request *request, const struct plan_st
         .weighted = scope->balance == BALANCE_WEIGHTED,
         .hedge = step->hedge,
         .hedge_of = step->hedge ? request->lanes[0]->candidate : 0,
+        .insist = scope->direct,
         .last_resort = scope->direct || scope->when_all_open == ALL_OPEN_TRY,
         .random = chance(request),
         .now_wall_ms = clock_wall_ms(),
@@ -292,6 +297,15 @@ static bool is_empty_handed(const struct request *request, const struct attempt 
            !attempt->pictures.delivered.terminal_seen;
 }
 
+/* Under 200: an event before any content, or a document that is held back. */
+static bool holds_an_error(const struct attempt *attempt)
+{
+    const struct delivered *delivered = &attempt->pictures.delivered;
+
+    return attempt->is_stream ? delivered->error_before_content
+                              : attempt->counting && delivered->error_seen;
+}
+
 static void attend_finished(struct request *request, struct attempt *attempt)
 {
     enum fault_code fault;
@@ -302,8 +316,7 @@ static void attend_finished(struct request *request, struct attempt *attempt)
     fault = attempt_outcome_fault(attempt);
     if (fault == FAULT_NONE && request->scope->direct) {
         plan_content(&request->plan, attempt->lane, clock_monotonic_ns()); /* whatever it says */
-    } else if (attempt->status >= 400 || (fault == FAULT_NONE && attempt->is_stream &&
-                                          attempt->pictures.delivered.error_before_content &&
+    } else if (attempt->status >= 400 || (fault == FAULT_NONE && holds_an_error(attempt) &&
                                           !plan_is_last_hope(&request->plan))) {
         attempt_judge(attempt);
         failed(request, attempt, fault == FAULT_NONE, attempt->judgement.error);

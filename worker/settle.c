@@ -27,8 +27,11 @@ static const char *outcome(const struct request *request)
 
     if (request->client_gone)
         return "client_gone";
+    /* What a direct route passes on is not judged. */
     if (request->fault.code == FAULT_NONE)
-        return attempt->status / 100 == 2 && !has_error_event(attempt) ? "ok" : "upstream_error";
+        return attempt->status / 100 == 2 && (request->scope->direct || !has_error_event(attempt))
+                   ? "ok"
+                   : "upstream_error";
     return request->attempts > 0 ? "upstream_failed" : "refused";
 }
 

@@ -131,7 +131,7 @@ race delay_ms=900 status=500
 served_by "D6: the hedge fails, the first answers" slow
 expect "D6: no retry" "$(booked "retries, hedges, hedge_won")" '0\|1\|0'
 expect_requests_of "D6" "slow quick" "1 1"
-for keys in bad_event=0 close=20; do
+for keys in bad_event=0 close=20 error=openai_overloaded,status=200; do
     race delay_ms=900 "$keys"
     served_by "D6: $keys does not win" slow
 done
