@@ -96,6 +96,27 @@ static void h4_one_that_will_outgrow_it_is_not_held_at_all(void **state)
     run_committing(scene);
 }
 
+/* A document deeper than is read cannot be told from a whole one, and may have been paid. */
+static void say_what_is_too_deep(struct server *with)
+{
+    static char body[2001];
+
+    memset(body, '[', 1000);
+    memset(body + 1000, ']', 1000);
+    (void)server_answer(with, JSON_HEAD, body);
+}
+
+static void h14_what_is_too_deep_to_be_read_counts_as_whole(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->house->scope.hedge_after_ms = 15000;
+    scene_serve_two(scene, say_what_is_too_deep, say_hello);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_int_equal(strlen(scene_body(scene)), 2000);
+    assert_int_equal(scene_asked(scene, 1), 0);
+}
+
 /* ---- streams ---------------------------------------------------------------------------------- */
 
 static void send_roles(struct server *with, int roles)
@@ -404,6 +425,7 @@ int main(void)
         WITH_ATTEMPT(h4_the_head_of_a_document_commits),
         WITH_ATTEMPT(h4_a_held_document_that_outgrows_its_bound_commits),
         WITH_ATTEMPT(h4_one_that_will_outgrow_it_is_not_held_at_all),
+        WITH_ATTEMPT(h14_what_is_too_deep_to_be_read_counts_as_whole),
         WITH_ATTEMPT(h4_a_stream_is_held_for_64_events_at_most),
         WITH_ATTEMPT(h4_a_stream_is_held_for_256_kilobytes_at_most),
         WITH_ATTEMPT(h4_the_first_content_of_a_stream_commits_and_takes_along_what_was_held),

@@ -55,6 +55,77 @@ static void h11_a_pinned_call_goes_to_its_owner_and_to_nobody_else(void **state)
     assert_int_equal(scene_asked(scene, 0), 0);
 }
 
+/* What is continued lies with its owner: with no other scope, nor under another model. */
+static void h11_a_pinned_call_falls_back_to_nobody(void **state)
+{
+    static const struct scope_fallback small[] = {{.model = "small"}};
+    struct scene *scene = *state;
+
+    scene->house->scope.fallbacks = small;
+    scene->house->scope.fallback_count = 1;
+    scene_ask(scene, "/v1/responses",
+              "{\"model\":\"gpt-5\",\"input\":\"hi\",\"previous_response_id\":\"resp_9\"}");
+    scene_serve(scene, 0, say_429_for_two_minutes);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_true(scene_head_has(scene, "Status: 429"));
+    assert_int_equal(scene_asked(scene, 0), 1);
+    assert_null(strcasestr(scene_out(scene), "x-penstock-model"));
+}
+
+/* ---- the list --------------------------------------------------------------------------------- */
+
+static void the_list_is_the_scopes(void **state)
+{
+    struct scene *scene = *state;
+    struct request *request = scene->house->request;
+
+    scene->members[1].weight = 7;
+    scene->sources[1].max_in_flight = 3;
+    candidates_make(request);
+    assert_int_equal(request->candidates.count, 2);
+    assert_int_equal(request->candidates.list[0].row, request->worker->source_rows[0]);
+    assert_int_equal(request->candidates.list[1].weight, 7);
+    assert_int_equal(request->candidates.list[1].max_in_flight, 3);
+    assert_true(candidates_allow_hedge(&request->candidates));
+    assert_int_equal(request->candidates.accounts[0], 1);
+    scene->sources[1].quota_group = "a";
+    candidates_make(request);
+    assert_int_equal(request->candidates.accounts[0], 3);
+    assert_int_equal(request->candidates.accounts[1], 3);
+}
+
+static void with_all_but_one_barred_there_is_no_hedge(void **state)
+{
+    static const struct option_pair drawing[] = {{"gpt-5", "gpt-image-2"}, {NULL, NULL}};
+    struct scene *scene = *state;
+    struct request *request = scene->house->request;
+
+    /* Under this name it would be an image call, which the gate was not asked for. */
+    scene_ask(scene, "/v1/responses", "{\"model\":\"gpt-5\",\"input\":\"hi\"}");
+    scene->sources[1].aliases = drawing;
+    candidates_make(request);
+    assert_int_equal(request->candidates.barred & 3, 2);
+    assert_false(candidates_allow_hedge(&request->candidates));
+    assert_false(candidates_are_none(&request->candidates));
+    scene->sources[0].aliases = drawing;
+    candidates_make(request);
+    assert_true(candidates_are_none(&request->candidates));
+}
+
+static void a_model_that_nobody_can_be_given_is_refused(void **state)
+{
+    static const struct option_pair renamed[] = {{"gpt-5", "deployment"}, {NULL, NULL}};
+    struct scene *scene = *state;
+
+    scene_ask(scene, "/v1/chat/completions", "{\"model\":\"a\",\"model\":\"gpt-5\"}");
+    scene->sources[0].aliases = scene->sources[1].aliases = renamed;
+    scene_serve_two(scene, say_hello, say_hello);
+    assert_int_equal(scene_run(scene), STEP_FAULT);
+    scene_assert_fault(scene, FAULT_model_fixed);
+    assert_true(scene_head_has(scene, "Status: 400"));
+    assert_int_equal(scene_asked(scene, 0) + scene_asked(scene, 1), 0);
+}
+
 /* ---- fallbacks -------------------------------------------------------------------------------- */
 
 static const struct scope_fallback to_model[] = {{.model = "small"}};
@@ -184,6 +255,10 @@ int main(void)
         WITH_SCENE(h20_an_alias_changes_the_model_and_nothing_else),
         WITH_SCENE(extra_headers_stand_in_the_place_of_the_clients),
         WITH_SCENE(h11_a_pinned_call_goes_to_its_owner_and_to_nobody_else),
+        WITH_SCENE(h11_a_pinned_call_falls_back_to_nobody),
+        WITH_SCENE(the_list_is_the_scopes),
+        WITH_SCENE(with_all_but_one_barred_there_is_no_hedge),
+        WITH_SCENE(a_model_that_nobody_can_be_given_is_refused),
         WITH_SCENE(h20_a_throttled_call_goes_to_another_model),
         WITH_SCENE(h20_a_throttled_call_goes_to_another_scope),
         WITH_SCENE(h20_the_last_throttling_is_passed_on),

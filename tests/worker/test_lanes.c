@@ -262,27 +262,6 @@ static void h14_what_is_no_json_does_not_win(void **state)
     assert_string_equal(scene_attempts(scene), "a:empty_answer +b:");
 }
 
-/* A document deeper than is read cannot be told from a whole one, and may have been paid. */
-static void say_what_is_too_deep(struct server *with)
-{
-    static char body[2001];
-
-    memset(body, '[', 1000);
-    memset(body + 1000, ']', 1000);
-    (void)server_answer(with, JSON_HEAD, body);
-}
-
-static void h14_what_is_too_deep_to_be_read_counts_as_whole(void **state)
-{
-    struct scene *scene = *state;
-
-    scene->house->scope.hedge_after_ms = 15000;
-    scene_serve_two(scene, say_what_is_too_deep, say_hello);
-    assert_int_equal(scene_run(scene), STEP_NEXT);
-    assert_int_equal(strlen(scene_body(scene)), 2000);
-    assert_int_equal(scene_asked(scene, 1), 0);
-}
-
 static void say_hello_when_the_hedge_was_skipped(struct server *with)
 {
     int fd = server_take(with);
@@ -311,8 +290,8 @@ static void h13_a_hedge_that_is_not_admitted_leaves_no_trace(void **state)
 
 /* ---- both fail -------------------------------------------------------------------------------- */
 
-/* The first answer when the hedge was seen; then hello. */
-static void answer_once_with(struct server *with, const char *head)
+/* One answer, when the hedge was seen. */
+static void answer_when_seen(struct server *with, const char *head)
 {
     int fd = server_take(with);
 
@@ -322,7 +301,6 @@ static void answer_once_with(struct server *with, const char *head)
         (void)(server_send(fd, head) &&
                server_send(fd, "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"));
     close(fd);
-    say_hello(with);
 }
 
 #define HEAD_500 "HTTP/1.1 500 Internal Server Error\r\n"
@@ -330,12 +308,14 @@ static void answer_once_with(struct server *with, const char *head)
 
 static void fail_once(struct server *with)
 {
-    answer_once_with(with, HEAD_500);
+    answer_when_seen(with, HEAD_500);
+    say_hello(with);
 }
 
 static void throttle_once(struct server *with)
 {
-    answer_once_with(with, HEAD_429);
+    answer_when_seen(with, HEAD_429);
+    say_hello(with);
 }
 
 static void be_seen_and_answer(struct server *with, const char *head)
@@ -401,6 +381,36 @@ static void r23_one_failure_of_a_pair_costs_as_much_as_two(void **state)
     run_pair(scene, "a:throttle +b:transient b:");
     assert_int_equal(scene->house->request->plan.budget_used, 1);
     assert_true(scene->house->request->plan.stall_ns > 0);
+}
+
+static void fail_at_length(struct server *with)
+{
+    static char long_body[300 << 10];
+    int fd = server_take(with);
+
+    if (fd < 0)
+        return;
+    atomic_store(&hedge_seen, true);
+    memset(long_body, ' ', sizeof long_body - 1);
+    (void)(server_send(fd, HEAD_500 "Content-Length: 1000000\r\n\r\n") &&
+           server_send(fd, long_body));
+    server_hold(with, fd);
+}
+
+static void fail_once_and_wait_for_the_hedges_end(struct server *with)
+{
+    answer_when_seen(with, HEAD_500);
+    if (flag_wait(&on_stage->servers[1]->saw_close))
+        say_hello(with);
+}
+
+/* An error that is too long to be held waits with its connection open, as long as it may be passed on. */
+static void h15_nothing_of_a_round_stays_open_in_the_next(void **state)
+{
+    struct scene *scene = *state;
+
+    scene_serve_two(scene, fail_once_and_wait_for_the_hedges_end, fail_at_length);
+    run_pair(scene, "a:transient +b:transient a:");
 }
 
 /* ---- ends of both ----------------------------------------------------------------------------- */
@@ -567,11 +577,11 @@ int main(void)
         WITH_HEDGE(d6_an_error_never_wins),
         WITH_HEDGE(d5_a_failure_beside_a_running_hedge_starts_nothing),
         WITH_HEDGE(h14_what_is_no_json_does_not_win),
-        WITH_HEDGE(h14_what_is_too_deep_to_be_read_counts_as_whole),
         WITH_HEDGE(h13_a_hedge_that_is_not_admitted_leaves_no_trace),
         WITH_HEDGE(r21_a_pair_of_failures_costs_one_unit),
         WITH_HEDGE(r22_a_pair_of_throttlings_is_free),
         WITH_HEDGE(r23_one_failure_of_a_pair_costs_as_much_as_two),
+        WITH_HEDGE(h15_nothing_of_a_round_stays_open_in_the_next),
         WITH_HEDGE(d11_a_client_that_leaves_cancels_both),
         WITH_HEDGE(d11_the_deadline_ends_both),
         WITH_HEDGE(d7_the_primary_wins_a_tie),
