@@ -303,7 +303,8 @@ static bool holds_an_error(const struct attempt *attempt)
     const struct delivered *delivered = &attempt->pictures.delivered;
 
     return attempt->is_stream ? delivered->error_before_content
-                              : attempt->counting && delivered->error_seen;
+                              : attempt->held.limit == ATTEMPT_ANSWER_HELD_MAX &&
+                                    attempt->counting && delivered->error_seen;
 }
 
 static void attend_finished(struct request *request, struct attempt *attempt)

@@ -117,6 +117,33 @@ static void h14_what_is_too_deep_to_be_read_counts_as_whole(void **state)
     assert_int_equal(scene_asked(scene, 1), 0);
 }
 
+static void say_an_error_under_200(struct server *with)
+{
+    (void)server_answer(with, JSON_HEAD, ERROR_BODY("server_error", "boom"));
+}
+
+static void h14_an_error_under_200_is_none_where_documents_are_held(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->house->scope.hedge_after_ms = 15000;
+    scene_serve_two(scene, say_an_error_under_200, say_hello);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_string_equal(scene_body(scene), "{\"from\":\"hello\"}");
+    assert_string_equal(scene_attempts(scene), "a:boom b:");
+}
+
+/* Though head and body came in one piece and could have been looked at. */
+static void h4_elsewhere_its_head_has_committed_it(void **state)
+{
+    struct scene *scene = *state;
+
+    scene_serve_two(scene, say_an_error_under_200, say_hello);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_string_equal(scene_body(scene), ERROR_BODY("server_error", "boom"));
+    assert_int_equal(scene_asked(scene, 1), 0);
+}
+
 /* ---- streams ---------------------------------------------------------------------------------- */
 
 static void send_roles(struct server *with, int roles)
@@ -426,6 +453,8 @@ int main(void)
         WITH_ATTEMPT(h4_a_held_document_that_outgrows_its_bound_commits),
         WITH_ATTEMPT(h4_one_that_will_outgrow_it_is_not_held_at_all),
         WITH_ATTEMPT(h14_what_is_too_deep_to_be_read_counts_as_whole),
+        WITH_ATTEMPT(h14_an_error_under_200_is_none_where_documents_are_held),
+        WITH_ATTEMPT(h4_elsewhere_its_head_has_committed_it),
         WITH_ATTEMPT(h4_a_stream_is_held_for_64_events_at_most),
         WITH_ATTEMPT(h4_a_stream_is_held_for_256_kilobytes_at_most),
         WITH_ATTEMPT(h4_the_first_content_of_a_stream_commits_and_takes_along_what_was_held),
