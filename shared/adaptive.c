@@ -82,9 +82,8 @@ static struct adaptive_budget budget(const struct adaptive_quota *quota)
     strict = bucket_terms_strict((int64_t)quota->used);
     budget.capacity_micro = strict.capacity_micro;
     budget.rate_micro = (int64_t)(openness(quota) * quota->used * (double)BUCKET_UNIT);
-    if (quota->told > 0)
-        budget.rate_micro = (int64_t)adaptive_least(
-            (double)budget.rate_micro, (double)(quota->told * BUCKET_UNIT - budget.capacity_micro));
+    if (quota->told > 0 && budget.rate_micro > quota->told * BUCKET_UNIT - budget.capacity_micro)
+        budget.rate_micro = quota->told * BUCKET_UNIT - budget.capacity_micro;
     return budget;
 }
 

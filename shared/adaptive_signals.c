@@ -114,7 +114,8 @@ static void add_first_token(struct adaptive_row *row, const struct adaptive_samp
 
     if (!is_time(sample->ttft_ns) || !is_count(sample->input_tokens))
         return;
-    if (sample->output_tokens - sample->streamed_tokens > HIDDEN_TOKENS)
+    if (is_count(sample->output_tokens) && is_count(sample->streamed_tokens) &&
+        sample->output_tokens - sample->streamed_tokens > HIDDEN_TOKENS)
         return; /* it thought first: that has no usual length */
     base = &row->ttft_base[size_class(sample->input_tokens)];
     ttft_s = adaptive_seconds(sample->ttft_ns);

@@ -19,7 +19,7 @@
 #define REST_SENDS 80U    /* ... and so many sends: tries that fail are a small part of them */
 #define PROBE_SEEN 1.01   /* of what was refused: such a minute shows that the limit moved ... */
 #define PROBE_UNSEEN 1.6  /* ... and until then no more than that is tried */
-#define PROBE_FIRST 0.003 /* of the quota per second ... */
+#define PROBE_FIRST 0.006 /* of the quota per second ... */
 #define PROBE_GROWTH 0.15 /* ... growing so much per second ... */
 #define PROBE_MOST 0.05   /* ... to this */
 #define CALM_NS (30 * NS_PER_S) /* after a cut, before it is forgotten */

@@ -340,6 +340,33 @@ static void random_sequences_follow_the_model(void **state)
     }
 }
 
+static void an_amount_that_comes_late_is_clamped_where_time_is(void **state)
+{
+    struct bucket_row row = row_with(UNITS(10), UNITS(600), UNITS(5), 0);
+
+    (void)state;
+    /* 5 more came in meanwhile: the bucket was full, so what is used now leaves less */
+    bucket_settle(&row, 0, UNITS(4), NOW_NS + NS_PER_S);
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + NS_PER_S), UNITS(6));
+    bucket_give_back(&row, UNITS(2), NOW_NS + NS_PER_S + NS_PER_S / 10);
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + NS_PER_S + NS_PER_S / 10), UNITS(9));
+    bucket_give_back(&row, UNITS(8), NOW_NS + 2 * NS_PER_S);
+    bucket_take(&row, UNITS(8), NOW_NS + 2 * NS_PER_S);
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + 2 * NS_PER_S), UNITS(2));
+}
+
+static void without_bound_for_a_while_is_as_never_used(void **state)
+{
+    struct bucket_row row = row_with(UNITS(10), UNITS(600), 0, 0);
+
+    (void)state;
+    bucket_take(&row, UNITS(100), NOW_NS);
+    bucket_set_capacity(&row, 0, NOW_NS);
+    assert_true(bucket_has(&row, UNITS(1000), NOW_NS));
+    bucket_set_capacity(&row, UNITS(10), NOW_NS);
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS), 0);
+}
+
 /* ---- any minute -------------------------------------------------------------------------------- */
 
 #define SENDS_MAX 20000
@@ -376,6 +403,10 @@ static void f4_no_minute_has_more_than_the_quota(void **state)
     static const int64_t quotas[] = {1, 2, 3, 7, 29, 30, 59, 60, 61, 600, 1999};
 
     (void)state;
+    assert_int_equal(bucket_terms_strict(600).capacity_micro, UNITS(20));
+    assert_int_equal(bucket_terms_strict(600).rate_micro, UNITS(580));
+    assert_int_equal(bucket_terms_strict(-1).rate_micro, UNITS(1));
+    assert_int_equal(bucket_terms_strict(INT64_MAX).capacity_micro, BUCKET_RATE_MAX / 30);
     for (size_t i = 0; i < LENGTH(quotas); i++) {
         struct bucket_terms terms = bucket_terms_strict(quotas[i]);
 
@@ -420,6 +451,7 @@ static void absurd_values_overflow_nothing(void **state)
     assert_int_equal(row.warmup_ns, BUCKET_WARMUP_MAX_NS);
     for (int i = 0; i < 10; i++)
         bucket_settle(&row, 0, INT64_MAX, NOW_NS + i);
+    assert_int_equal(row.balance_micro, -4 * BUCKET_AMOUNT_MAX);
     assert_true(bucket_due_ns(&row, INT64_MAX, NOW_NS + 10) > NOW_NS + 10);
     assert_true(bucket_due_ns(&row, 0, NOW_NS + BUCKET_WARMUP_MAX_NS + 1) > NOW_NS);
     assert_int_equal(bucket_balance_micro(&row, INT64_MAX), BUCKET_AMOUNT_MAX);
@@ -451,6 +483,8 @@ int main(void)
         cmocka_unit_test_setup(d55_the_inverse_is_the_first_instant, seeded),
         cmocka_unit_test_setup(d56_a_warm_up_begins_at_nothing_and_again_after_idle, seeded),
         cmocka_unit_test_setup(random_sequences_follow_the_model, seeded),
+        cmocka_unit_test_setup(an_amount_that_comes_late_is_clamped_where_time_is, seeded),
+        cmocka_unit_test_setup(without_bound_for_a_while_is_as_never_used, seeded),
         cmocka_unit_test_setup(f4_no_minute_has_more_than_the_quota, seeded),
         cmocka_unit_test_setup(f4_no_minute_has_more_tokens_than_the_quota, seeded),
         cmocka_unit_test_setup(absurd_values_overflow_nothing, seeded),
