@@ -364,14 +364,19 @@ static void try_locked(struct gate *gate, const struct admit_call *call, struct 
     uint64_t choices;
 
     ret->verdict = ADMIT_QUEUED;
-    if (waits_for_slot(seat)) {
-        gate_ask_locked(gate, seat->image_place, false, now_ns, &ret->image);
-        slot = ret->image.verdict != GATE_QUEUED;
-    }
+    if (waits_for_slot(seat))
+        slot = !gate_is_on_locked(gate) || gate_slot_is_free_locked(gate, now_ns);
     if (waits_for_flow(seat)) {
         flow_ask_locked(gate, seat->flow_place, slot, false, now_ns, &ret->flow);
         flow = ret->flow.verdict == FLOW_GRANTED;
         ret->wake_ns = ret->flow.due_ns;
+    }
+    /* Whose turn it is at the gate is looked for in the whole queue: last. */
+    if (waits_for_slot(seat) && slot && flow) {
+        gate_ask_locked(gate, seat->image_place, false, now_ns, &ret->image);
+        slot = ret->image.verdict != GATE_QUEUED;
+    } else if (waits_for_slot(seat)) {
+        gate_heard_locked(gate, seat->image_place, &ret->image);
     }
     if (ret->flow.verdict == FLOW_EXPIRED) {
         ret->verdict = ADMIT_REFUSED_FLOW;

@@ -341,24 +341,30 @@ static void require_own(const struct gate *gate, uint32_t place)
             row->owner == gate->self);
 }
 
+void gate_heard_locked(struct gate *gate, uint32_t place, struct gate_answer *answer)
+{
+    struct place_row *row = &layout_of(gate)->places[place];
+
+    require_own(gate, place);
+    atomic_store(&row->rung, 0);
+    row->rung_ns = 0;
+    answer->verdict = GATE_QUEUED;
+    answer->place = place;
+    answer->limit = core_of(gate)->limit;
+    answer->waiting = layout_of(gate)->waiting;
+}
+
 void gate_ask_locked(struct gate *gate, uint32_t place, bool take, int64_t now_ns,
                      struct gate_answer *answer)
 {
     struct core_area *core = core_of(gate);
     struct layout_area *layout = layout_of(gate);
-    struct place_row *row = &layout->places[place];
     struct slots_use use;
     uint32_t held = NO_INDEX;
 
-    require_own(gate, place);
-    atomic_store(&row->rung, 0);
-    row->rung_ns = 0;
+    gate_heard_locked(gate, place, answer);
     use = look_locked(gate, now_ns);
-    answer->verdict = GATE_QUEUED;
-    answer->place = place;
     answer->in_use = use.used;
-    answer->limit = core->limit;
-    answer->waiting = layout->waiting;
     if (!gate_is_on_locked(gate)) {
         if (take)
             grant_locked(gate, place, NO_INDEX, now_ns, use.used);

@@ -146,6 +146,8 @@ void gate_enter_locked(struct gate *gate, const struct gate_call *call,
 /* As gate_try; take: false only looks: GRANTED = could have its slot. */
 void gate_ask_locked(struct gate *gate, uint32_t place, bool take, int64_t now_ns,
                      struct gate_answer *answer);
+/* The place was rung, and something else than a slot is missing: QUEUED. */
+void gate_heard_locked(struct gate *gate, uint32_t place, struct gate_answer *answer);
 /* As gate_leave. */
 void gate_leave_locked(struct gate *gate, uint32_t place, enum wait_state end, int64_t now_ns,
                        const struct lease_terms *terms);

@@ -79,8 +79,7 @@ static inline struct flow_row *fixture_flow(struct gate *gate)
     for (uint32_t i = 0; i < FLOWS_MAX; i++)
         if (layout->flow_hashes[i] != 0)
             return &layout->flows[i];
-    fail_msg("no flow");
-    return NULL;
+    UNREACHABLE();
 }
 
 struct fixture_balance {

@@ -189,6 +189,23 @@ static void f8_an_account_with_room_is_used_first(void **state)
     assert_nothing_is_held();
 }
 
+static void f8_who_waits_in_a_flow_goes_to_a_source_of_it(void **state)
+{
+    struct admit_seat waiter;
+    struct admit_answer answer;
+
+    (void)state;
+    exhaust(0, 300000);
+    exhaust(1, 30000);
+    answer = arrive(2, false, &waiter);
+    assert_int_equal(answer.verdict, ADMIT_QUEUED);
+    now = answer.wake_ns;
+    assert_int_equal(attempt(2, false, &waiter), ADMIT_GRANTED);
+    assert_int_equal(waiter.candidate, 1); /* though the other is preferred */
+    end(&waiter);
+    assert_nothing_is_held();
+}
+
 static void b2_waits_for_slot_and_flow_and_takes_both_or_neither(void **state)
 {
     struct admit_seat holder, waiter;
@@ -201,8 +218,10 @@ static void b2_waits_for_slot_and_flow_and_takes_both_or_neither(void **state)
     assert_int_equal(answer.verdict, ADMIT_QUEUED);
     assert_int_equal(layout()->waiting, 1);
     assert_int_equal(fixture_flow(&gate)->waiting, 1);
-    end(&holder); /* a slot, but no budget */
+    end(&holder); /* a slot, but no budget: it learns when that comes */
+    assert_true(admit_is_rung(&gate, waiter.image_place, waiter.flow_place));
     assert_int_equal(attempt(1, true, &waiter), ADMIT_QUEUED);
+    assert_false(admit_is_rung(&gate, waiter.image_place, waiter.flow_place));
     assert_int_equal(fixture_use(&gate).used, 0);
     now += 2 * NS_PER_S; /* both */
     assert_int_equal(attempt(1, true, &waiter), ADMIT_GRANTED);
@@ -435,6 +454,7 @@ int main(void)
         TEST(b2_a_refusal_of_the_source_charges_nothing),
         TEST(b2_a_refusal_of_the_gate_or_the_flow_holds_nothing),
         TEST(f8_an_account_with_room_is_used_first),
+        TEST(f8_who_waits_in_a_flow_goes_to_a_source_of_it),
         TEST(b2_waits_for_slot_and_flow_and_takes_both_or_neither),
         TEST(b2_budget_alone_takes_nothing_and_the_slot_rings),
         TEST(f8_a_call_without_slot_does_not_hold_up_its_flow),

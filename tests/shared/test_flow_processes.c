@@ -176,6 +176,7 @@ static void m3_what_a_dead_holder_left_half_done_is_undone(void **state)
     for (int done = 0; done < 5; done++) {
         struct flow_row *flow = stop_refill(10000);
         const int64_t finish = flow->classes[FLOW_NORMAL].finish;
+        const int64_t next_send_ns = flow->next_send_ns;
         pid_t pid = fork();
 
         assert_true(pid >= 0);
@@ -198,13 +199,14 @@ static void m3_what_a_dead_holder_left_half_done_is_undone(void **state)
             if (done > 2)
                 layout->flow_places[place].charged = 700;
             if (done > 3) /* all but the last word */
-                flow->classes[FLOW_NORMAL].finish += 12345;
+                flow->classes[FLOW_NORMAL].finish += flow->next_send_ns += 12345;
             raise(SIGKILL);
         }
         assert_int_equal(waitpid(pid, NULL, 0), pid);
         gate_lock(&gate);
         assert_int_equal(flow->units.balance_micro, 10000 * BUCKET_UNIT);
         assert_int_equal(flow->classes[FLOW_NORMAL].finish, finish);
+        assert_int_equal(flow->next_send_ns, next_send_ns);
         assert_int_equal(flow->waiting, 1);
         gate_unlock(&gate);
         while (bury_all() == 0)
