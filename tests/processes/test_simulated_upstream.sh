@@ -164,6 +164,70 @@ expect quota-off "$(status '' $chat)" '^200$'
 ask '' $chat '{"model":"m-7","messages":[]}' >"$work/reset"
 expect recorded "$(curl -sS "$url/stats?last=1")" '"model":"m-7".*"body":"\{\\"model\\":\\"m-7\\",'
 
+# ---- limits ---------------------------------------------------------------------------------------
+limit() { curl -sS "$url/limits?on=1&$1"; } # KEY=VALUE&...
+fresh() { # all limits off but these, and nothing counted
+    curl -sS "$url/limits/reset?on=1&rpm=0&tpm=0&rps_factor=0&tps_factor=0&burst_floor=0&burst_gain=0&shared_above=0&refused_above=0&refusals_count=0&hints=0&first_ms=0&input_us=0&output_us=0&dialect=compatible&$1" >/dev/null
+}
+limited() { curl -sS "$url/limits" | sed -n "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p"; }
+until_in_flight() {
+    for _ in $(seq 200); do
+        [ "$(limited in_flight)" = "$1" ] && return
+    done
+    printf 'FAILED: never %s in flight\n' "$1"
+    failed=1
+}
+
+expect limits_bad_key "$(limit 'rpm=x')" '"bad_key":"rpm"'
+expect limits_unknown "$(limit 'rqm=1')" '"bad_key":"rqm"'
+expect limits_told "$(limit 'rpm=7')" '"rpm":7,"tpm":0'
+fresh rpm=2
+expect rpm_first "$(status out_tokens=3 $chat)$(status '' $chat)" '^200200$'
+expect rpm_third "$(ask '' $chat '{}' -i)" '429 .*'
+expect rpm_compatible "$(ask '' $chat '{}')" '"code":"limit_requests"'
+expect rpm_counted "$(limited attempts)/$(limited admitted)/$(limited rpm)" '^4/2/2$'
+expect rpm_raised "$(limit 'rpm=3' >/dev/null; status '' $chat)" '^200$'
+for dialect in 'dashscope Throttling.RateQuota' 'openai rate_limit_exceeded'; do
+    limit "dialect=${dialect% *}" >/dev/null
+    expect "rpm_${dialect% *}" "$(ask '' $chat '{}')" "\"code\":\"${dialect#* }\""
+done
+limit hints=1 >/dev/null
+expect hints "$(ask '' $chat '{}' -i)" 'x-ratelimit-remaining-requests: 0'
+expect hints_wait "$(ask '' $chat '{}' -i)" 'retry-after-ms: [1-9]'
+# Refused calls that count keep the minute full.
+fresh 'rpm=1&refusals_count=1'
+expect counted "$(status '' $chat)$(status '' $chat)$(status '' $chat) $(limited calls_in_any_minute)" '^200429429 3$'
+fresh tpm=100
+expect tpm_input "$(status in_tokens=101 $chat)" '^429$'
+expect tpm_words "$(ask in_tokens=101 $chat '{}')" 'insufficient_quota'
+expect tpm_output "$(status in_tokens=40,out_tokens=50 $chat)$(status in_tokens=11 $chat)$(status in_tokens=10 $chat)" '^200429200$'
+expect tpm_seen "$(limited admitted_tokens)/$(limited good_tokens)" '^1[01][0-9]/1[01][0-9]$'
+fresh bytes_per_token=10
+expect tokens_of_bytes "$(ask out_tokens=5 $chat "{\"x\":\"$(head -c 992 /dev/zero | tr '\0' a)\"}")" '"prompt_tokens":101,"completion_tokens":5,"total_tokens":106'
+fresh 'rpm=60&rps_factor=2'
+expect rps "$(status '' $chat; status '' $chat; status '' $chat)" '^200200429$'
+fresh 'burst_floor=2&burst_gain=3'
+expect burst "$(status '' $chat)$(status '' $chat)$(ask '' $chat '{}')" '^200200.*limit_burst_rate'
+fresh refused_above=1
+limit first_ms=30000 >/dev/null
+ask '' $chat '{}' -m 1 >/dev/null & busy=$!
+until_in_flight 1
+expect saturated "$(status '' $chat)" '^503$'
+wait "$busy"
+until_in_flight 0
+expect left_is_not_done "$(limited admitted)/$(limited 'done')" '^1/0$'
+# Two share what one has: each takes twice as long.
+fresh 'shared_above=1&output_us=10000'
+begun=$(date +%s%N)
+ask out_tokens=20 $chat '{}' >/dev/null & one=$!
+ask out_tokens=20 $chat '{"stream":true}' >"$work/stream"
+wait "$one"
+expect shared "$((($(date +%s%N) - begun) / 1000000))" '^(39[5-9]|[4-9][0-9][0-9])$'
+expect shared_stream "$(cat "$work/stream")" 'DONE'
+expect seconds "$(curl -sS "$url/limits/seconds")" '"attempts":2,"admitted":2'
+curl -sS "$url/limits?on=0" >/dev/null
+expect limits_off "$(status '' $chat)" '^200$'
+
 # Honest count: three at once are three; one after the other, closed by the caller, are never two.
 curl -sS -d '' "$url/stats/reset" >"$work/reset"
 for i in 1 2 3; do
