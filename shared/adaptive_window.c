@@ -152,10 +152,8 @@ static void forgive(struct adaptive_row *row, double seconds, int64_t now_ns)
         use_more(&row->requests, bind && (budget || pace), seconds);
         use_more(&row->tokens, budget && !bind, seconds);
     }
-    if (row->cuts == 0 || rest_ns > CALM_NS) {
-        row->drains = 0;
+    if (row->cuts == 0 || rest_ns > CALM_NS)
         row->growth *= 1 + 0.1 * seconds / 60;
-    }
 }
 
 static bool gets_slow(struct adaptive_row *row, struct adaptive_slowness slowness)

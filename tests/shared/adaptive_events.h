@@ -9,6 +9,12 @@
 #include "shared/adaptive.h"
 #include "shared/adaptive_inside.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka.h needs the four above first */
+#include <cmocka.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>

@@ -239,6 +239,25 @@ static void pauses_double_for_the_same_reason_only(void **state)
     assert_true(near(drained_s(), 1.5));
 }
 
+static void a_limit_per_second_needs_the_shortest_pause(void **state)
+{
+    static const double first_s[ADAPTIVE_KINDS] = {
+        [ADAPTIVE_RPM] = 1.5,   [ADAPTIVE_TPM] = 1.5, [ADAPTIVE_RPS] = 1,   [ADAPTIVE_TPS] = 1,
+        [ADAPTIVE_BURST] = 1.5, [ADAPTIVE_CAP] = 2,   [ADAPTIVE_FAULT] = 2,
+    };
+
+    (void)state;
+    for (int kind = 0; kind < ADAPTIVE_KINDS; kind++) {
+        bool minute = kind == ADAPTIVE_RPM || kind == ADAPTIVE_TPM;
+
+        begin(&told);
+        if (kind == ADAPTIVE_FAULT)
+            assert_false(refuse((enum adaptive_kind)kind, 0, 0));
+        assert_true(refuse((enum adaptive_kind)kind, minute ? 590 : 0, minute ? 390000 : 0));
+        assert_true(near(drained_s(), first_s[kind]));
+    }
+}
+
 static void retry_after_replaces_the_pause_within_reason(void **state)
 {
     static const struct {
@@ -297,6 +316,37 @@ static void i2_many_refusals_of_one_epoch_cut_once(void **state)
     }
 }
 
+static void a_drain_ends_by_time_and_begins_an_epoch(void **state)
+{
+    struct adaptive_refusal refusal = {.kind = ADAPTIVE_BURST, .epoch = row.epoch};
+    uint32_t epoch = row.epoch;
+
+    (void)state;
+    row.pace = 10;
+    row.growth = 0.08;
+    refusal.retry_after_ns = 20 * NS_PER_S;
+    assert_true(adaptive_refused(&row, &refusal, now_ns));
+    now_ns += 20 * NS_PER_S - 1;
+    adaptive_tick(&row, now_ns);
+    assert_int_equal(row.state, ADAPTIVE_DRAIN);
+    assert_int_equal(row.epoch, epoch);
+    now_ns += 1;
+    adaptive_tick(&row, now_ns);
+    assert_int_equal(row.state, ADAPTIVE_RECOVERY);
+    assert_int_equal(row.epoch, epoch + 1);
+    assert_true(near(row.pace, 7 / 4.0)); /* halved per ten seconds of silence */
+    now_ns += NS_PER_S;
+    adaptive_tick(&row, now_ns);
+    assert_int_equal(row.state, ADAPTIVE_RECOVERY);
+    now_ns += 5 * NS_PER_S;
+    adaptive_tick(&row, now_ns);
+    assert_int_equal(row.state, ADAPTIVE_PROBING);
+    assert_true(near(row.growth, 0.04));
+    now_ns += 60 * NS_PER_S;
+    adaptive_tick(&row, now_ns);
+    assert_true(row.growth > 0.04); /* forgiven bit by bit */
+}
+
 static void i3_an_older_epoch_changes_no_state(void **state)
 {
     struct adaptive_refusal late = {.kind = ADAPTIVE_CAP, .epoch = row.epoch};
@@ -340,6 +390,7 @@ static void i11_idle_time_buys_no_burst(void **state)
         row.pace = 10;
         row.limit = 64;
         row.watermark = 64;
+        row.full = 2;
         row.state = ADAPTIVE_PROBING;
         now_ns += idle_s[i] * NS_PER_S;
         adaptive_resume_after_idle(&row, idle_s[i] * NS_PER_S, now_ns);
@@ -348,6 +399,7 @@ static void i11_idle_time_buys_no_burst(void **state)
         assert_true(near(row.limit, fmax(4, 64 * exp2(-halves))));
         assert_true(row.watermark == 64);
         assert_int_equal(row.state, halves > 1 ? ADAPTIVE_STARTUP : ADAPTIVE_PROBING);
+        assert_int_equal(row.full, halves > 1 ? 0 : 2);
         /* the first second: one at once, then at the pace */
         assert_true(1e9 / (double)adaptive_may_send(&row, now_ns).interval_ns + 1 <= pace + 1.001);
     }
@@ -480,9 +532,11 @@ int main(void)
         cmocka_unit_test_setup(without_a_quota_a_steady_minute_tells, fresh),
         cmocka_unit_test_setup(cuts_that_do_not_help_were_for_the_wrong_reason, fresh),
         cmocka_unit_test_setup(pauses_double_for_the_same_reason_only, fresh),
+        cmocka_unit_test_setup(a_limit_per_second_needs_the_shortest_pause, fresh),
         cmocka_unit_test_setup(retry_after_replaces_the_pause_within_reason, fresh),
         cmocka_unit_test_setup(one_fault_is_none_and_two_are_saturation, fresh),
         cmocka_unit_test_setup(i2_many_refusals_of_one_epoch_cut_once, fresh),
+        cmocka_unit_test_setup(a_drain_ends_by_time_and_begins_an_epoch, fresh),
         cmocka_unit_test_setup(i3_an_older_epoch_changes_no_state, fresh),
         cmocka_unit_test_setup(i11_idle_time_buys_no_burst, fresh),
         cmocka_unit_test_setup(idle_time_ends_no_drain_and_raises_nothing, fresh),
