@@ -146,8 +146,7 @@ struct flow_use {
 };
 struct flow_use flow_use_locked(const struct flow_row *flow, int64_t now_ns);
 
-/* What is learned, kept over a restart of the machine (adaptive_memory): after the row was made by
- * flow_find_locked. */
+/* For people, and to keep what is learned (flow_memory.h). */
 struct flow_view {
     char quota_group[NAME_SIZE], model[NAME_SIZE];
     enum flow_strategy strategy;
@@ -165,6 +164,13 @@ struct flow_view {
     int64_t last_refusal_age_ns; /* -1 = none yet */
     enum adaptive_kind last_refusal_kind;
     uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
+    uint64_t completed;
+    /* ADAPTIVE: its bound of calls in flight, the cuts so far, and what the last one was for */
+    double limit;
+    uint64_t cuts;
+    enum adaptive_kind cut_kind;
+    struct estimate_row estimate;
+    int64_t idle_ns; /* since it was last used */
 };
 /* Returns the number of rows in use. */
 unsigned flow_views_locked(struct gate *gate, int64_t now_ns, struct flow_view views[FLOWS_MAX]);

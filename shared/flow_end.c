@@ -181,6 +181,7 @@ static enum adaptive_kind end_sent_locked(struct gate *gate, uint32_t place, enu
     enum adaptive_kind kind = end->kind;
 
     end_locked(gate, place, used_units(row, ending, end->units), end->now_ns);
+    flow->completed += ending == SETTLE && !end->refused;
     if (end->refused) {
         kind = refused_locked(flow, end, &use, epoch);
     } else if (end->sample && flow->strategy == FLOW_STRATEGY_ADAPTIVE) {

@@ -353,6 +353,12 @@ static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
         .expired = flow->expired,
         .cancelled = flow->cancelled,
         .buried = flow->buried,
+        .completed = flow->completed,
+        .limit = flow->adaptive.limit,
+        .cuts = flow->adaptive.cuts,
+        .cut_kind = (enum adaptive_kind)flow->adaptive.drain_kind,
+        .estimate = flow->estimate,
+        .idle_ns = now_ns > flow->last_used_ns ? now_ns - flow->last_used_ns : 0,
     };
     (void)text_copy(ret->quota_group, sizeof ret->quota_group, flow->quota_group);
     (void)text_copy(ret->model, sizeof ret->model, flow->model);

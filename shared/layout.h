@@ -243,6 +243,7 @@ struct attempt_record {
     uint32_t unused;
     char source[NAME_SIZE];
     char error[48]; /* "" = none; hedge_cancelled, client_cancelled, deadline, ttft_timeout, ... */
+    char limit_kind[16]; /* which limit of the upstream refused it: rpm, burst, ...; "" = none */
 };
 
 /* What the ledger's table "events" knows. */
@@ -554,6 +555,7 @@ struct flow_row {
     int64_t last_refusal_ns;               /* 0 = none yet */
     uint32_t last_refusal_kind;
     uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
+    uint64_t completed; /* answered: the upstream knows the model */
     struct flow_undo undo;
     struct estimate_row estimate; /* what its calls' estimates have been worth */
 };

@@ -46,11 +46,12 @@ static const char *const statement_texts[LEDGER_STATEMENTS] = {
         " image_tokens_out = coalesce(image_tokens_out, ?6), image_size = ?7, image_quality = ?8,"
         " image_format = ?9 WHERE upstream_id = ?1 AND images = 0",
     [LEDGER_PUT_ATTEMPT] =
-        "INSERT INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
-        " ON CONFLICT (logical_call_id, n) DO UPDATE SET ended_at = excluded.ended_at,"
+        "INSERT INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
+        " ?15) ON CONFLICT (logical_call_id, n) DO UPDATE SET ended_at = excluded.ended_at,"
         " ttft_ms = excluded.ttft_ms, generation_ms = excluded.generation_ms,"
         " status = excluded.status, error = excluded.error, est_tokens = excluded.est_tokens,"
-        " settled_tokens = excluded.settled_tokens, kept_est = excluded.kept_est"
+        " settled_tokens = excluded.settled_tokens, kept_est = excluded.kept_est,"
+        " limit_kind = excluded.limit_kind"
         /* never backwards: running, ended */
         " WHERE excluded.ended_at IS NOT NULL OR attempts.ended_at IS NULL",
     [LEDGER_PUT_EVENT] = "INSERT INTO events VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",

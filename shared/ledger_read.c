@@ -31,7 +31,8 @@ static const char call_sql[] =
 
 static const char attempts_sql[] =
     "SELECT n, source, hedge, started_at, ended_at, ttft_ms, generation_ms, status, error,"
-    " est_tokens, settled_tokens, kept_est, pid FROM attempts WHERE logical_call_id = ?1 ORDER BY "
+    " limit_kind, est_tokens, settled_tokens, kept_est, pid FROM attempts WHERE logical_call_id = ?1 "
+    "ORDER BY "
     "n";
 
 /* An answer that came in full or to its first content tells its latency, even if it was given up

@@ -225,6 +225,7 @@ bool ledger_put_attempt(struct ledger *ledger, const struct attempt_record *reco
     row_known(&row, record->settled_tokens);
     row_number(&row, record->kept_est);
     row_number(&row, record->pid);
+    ROW_KNOWN_TEXT(&row, record->limit_kind);
     return row_end(&row);
 }
 

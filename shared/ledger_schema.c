@@ -3,7 +3,7 @@
 #include "shared/ledger_schema.h"
 
 /* Indexes are few, since every row pays for them: what is open now, what is old (retention), a call
- * by its id, and the few attempts that were hedges. All but those on a call's id grow at their right
+ * by its id, and the few attempts that were hedges or were refused for a limit. All but those on a call's id grow at their right
  * edge; so do these, as ids begin with their time, and the order of attempts is that of time too. */
 static const char schema_1[] =
     "CREATE TABLE waits ("
@@ -132,7 +132,12 @@ static const char schema_1[] =
     " detail TEXT NOT NULL,"
     " PRIMARY KEY (at, pid, name, detail)) WITHOUT ROWID;";
 
-const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1};
+/* Which limit of the upstream an attempt ran into. */
+static const char schema_2[] =
+    "ALTER TABLE attempts ADD COLUMN limit_kind TEXT;"
+    "CREATE INDEX attempts_limit ON attempts (started_at) WHERE limit_kind IS NOT NULL;";
+
+const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1, schema_2};
 
 /* Milliseconds from a column's time until now. julianday's double is exact to 0.05 ms. */
 #define SINCE_MS(column)                                                                           \
@@ -212,8 +217,18 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
 
     {"show_attempts",
      "SELECT started_at, logical_call_id, n, source, hedge, ended_at, ttft_ms, generation_ms,"
-     " status, error, est_tokens, settled_tokens, kept_est, pid"
+     " status, error, limit_kind, est_tokens, settled_tokens, kept_est, pid"
      " FROM attempts ORDER BY logical_call_id DESC, n DESC"},
+
+    {"show_throttles",
+     "SELECT substr(started_at, 1, 16) || 'Z' AS minute,"
+     " coalesce(sources.quota_group, attempts.source) AS quota_group, model_asked AS model,"
+     " limit_kind, count(*) AS refused, max(attempts.error) AS error,"
+     " max(est_tokens) AS est_tokens_max"
+     " FROM attempts LEFT JOIN calls ON calls.call_id = attempts.logical_call_id"
+     "  LEFT JOIN sources ON sources.name = attempts.source"
+     " WHERE limit_kind IS NOT NULL"
+     " GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4"},
 
     /* A hedge and the attempt it ran beside: the one before it that is none. Each of the two that
      * lost is a line. */

@@ -10,12 +10,12 @@
 #define LEDGER_APPLICATION_ID 0x504e5354
 
 /* Migration n leads from user_version n to n + 1; each is one script. */
-#define LEDGER_MIGRATIONS 1
+#define LEDGER_MIGRATIONS 2
 extern const char *const ledger_migrations[LEDGER_MIGRATIONS];
 
 /* All views are dropped and made anew after every migration: they hold nothing, so they have no
  * versions of their own. */
-#define LEDGER_VIEWS 10
+#define LEDGER_VIEWS 11
 extern const struct ledger_view {
     const char *name, *query;
 } ledger_views[LEDGER_VIEWS];

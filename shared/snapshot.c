@@ -23,6 +23,20 @@ static struct snapshot_place *places_new(const struct layout_area *layout)
     return places;
 }
 
+/* Likewise. */
+static struct flow_view *flows_new(const struct layout_area *layout)
+{
+    struct flow_view *flows = malloc(FLOWS_MAX * sizeof *flows);
+    size_t taken = 4;
+
+    if (!flows)
+        return NULL;
+    for (size_t i = 0; i < FLOWS_MAX; i++)
+        taken += layout->flow_hashes[i] != 0;
+    memset(flows, 0, (taken < FLOWS_MAX ? taken : FLOWS_MAX) * sizeof *flows);
+    return flows;
+}
+
 static int32_t pid_of(const struct core_area *core, uint32_t owner)
 {
     return owner < ROSTER_MAX ? atomic_load(&core->roster[owner].pid) : 0;
@@ -111,9 +125,10 @@ static void copy_journal(struct snapshot *snapshot, const struct journal_area *j
     };
 }
 
-static void copy_locked(struct snapshot *snapshot, struct core_area *core,
-                        const struct layout_area *layout, int64_t now_ns)
+static void copy_locked(struct snapshot *snapshot, struct gate *gate, int64_t now_ns)
 {
+    struct core_area *core = segment_core(gate->segment);
+    const struct layout_area *layout = segment_layout(gate->segment);
     const struct instance_row *instance = &layout->instances[snapshot->instance];
 
     snapshot->limit = core->limit;
@@ -130,6 +145,7 @@ static void copy_locked(struct snapshot *snapshot, struct core_area *core,
     snapshot->since_wall_ms = instance->since_wall_ms;
     memcpy(snapshot->state_directory, instance->state_directory, sizeof snapshot->state_directory);
     snapshot->source_count = sources_view_locked(instance, now_ns, snapshot->sources);
+    snapshot->flow_count = flow_views_locked(gate, now_ns, snapshot->flows);
     copy_processes_locked(snapshot, core);
     copy_holders_locked(snapshot, core, layout);
     copy_waiters_locked(snapshot, core, layout);
@@ -161,13 +177,17 @@ bool snapshot_take(struct snapshot *snapshot, struct gate *gate, int64_t now_ns)
     const struct layout_area *layout = segment_layout(gate->segment);
     const struct instance_row *instance = segment_instance(gate->segment);
     struct snapshot_place *places = places_new(layout);
+    struct flow_view *flows = flows_new(layout);
 
-    if (!places)
+    if (!places || !flows) {
+        free(places);
+        free(flows);
         return false;
+    }
     *snapshot = (struct snapshot){
-        .taken_ns = now_ns, .instance = gate->segment->instance, .places = places};
+        .taken_ns = now_ns, .instance = gate->segment->instance, .places = places, .flows = flows};
     gate_lock(gate);
-    copy_locked(snapshot, segment_core(gate->segment), layout, now_ns);
+    copy_locked(snapshot, gate, now_ns);
     gate_unlock(gate);
 
     qsort(places, snapshot->place_count, sizeof *places, compare_places);
@@ -184,4 +204,7 @@ void snapshot_release(struct snapshot *snapshot)
     free(snapshot->places);
     snapshot->places = NULL;
     snapshot->place_count = 0;
+    free(snapshot->flows);
+    snapshot->flows = NULL;
+    snapshot->flow_count = 0;
 }

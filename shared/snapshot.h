@@ -9,6 +9,7 @@
 #define SHARED_SNAPSHOT_H
 
 #include "base/check.h"
+#include "shared/flow.h"
 #include "shared/gate.h"
 #include "shared/layout.h"
 #include "shared/slots.h"
@@ -53,6 +54,8 @@ struct snapshot {
     uint64_t counters[COUNTERS];
     unsigned source_count; /* of the instance that looks */
     struct source_view sources[SOURCE_ROWS];
+    unsigned flow_count;
+    struct flow_view *flows; /* owned; of the host, whoever uses them */
     unsigned process_count;
     struct snapshot_process processes[ROSTER_MAX];
     unsigned place_count; /* holders first, in the order of their grants, then waiters in order */

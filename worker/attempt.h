@@ -79,6 +79,7 @@ struct attempt {
     enum fault_code fault;     /* why there is no (whole) answer; FAULT_NONE */
     char transport_error[200]; /* libcurl's or our words, for the log alone */
     struct judgement judgement;
+    const char *limit_kind;       /* which limit refused it, in the ledger's word; NULL = none */
     struct attempt_record record; /* when booked */
 };
 

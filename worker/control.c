@@ -65,6 +65,8 @@ static const struct command commands[] = {
     {"call", "ID", "/penstock/calls/", "one call and its attempts, from the ledger", run_call},
     {"sources", NULL, "/penstock/status?full&sources",
      "upstream sources: state, health, exchanges in flight", run_page},
+    {"flows", NULL, "/penstock/status?full&flows",
+     "flow control: limits, use, who waits, what was learned", run_page},
     {"drain", "SOURCE", "/penstock/control?drain=",
      "let no new call go to the source, until it is undrained", run_drain},
     {"undrain", "SOURCE",
@@ -85,11 +87,12 @@ static int usage(FILE *out, int status)
     for (size_t i = 0; i < LENGTH(commands); i++)
         (void)fprintf(out, "  %s %-*s %s\n", commands[i].name, 20 - (int)strlen(commands[i].name),
                       commands[i].argument ? commands[i].argument : "", commands[i].help);
-    (void)fputs("  -c FILE     configuration that names the status socket; " CONFIGURATION_PATH "\n"
-                "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
-                "  --json      status, queue, slots, sources, call and hedge-advice as JSON\n"
-                "  --version   print the version\n",
-                out);
+    (void)fputs(
+        "  -c FILE     configuration that names the status socket; " CONFIGURATION_PATH "\n"
+        "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
+        "  --json      status, queue, slots, sources, flows, call and hedge-advice as JSON\n"
+        "  --version   print the version\n",
+        out);
     return status;
 }
 

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "shared/gate.h"
 #include "worker/activation.h"
+#include "worker/flow_state.h"
 #include "worker/generations.h"
 #include "worker/monitor.h"
 #include "worker/reload.h"
@@ -483,6 +484,25 @@ static bool begin_generation(struct master *master, struct text *why)
     return true;
 }
 
+/* Flows that have served already know better than the file. */
+static void restore_flows(struct master *master)
+{
+    struct text why;
+    unsigned restored;
+
+    text_init(&why, 800);
+    restored = flow_state_restore(&master->gate, master->options, clock_monotonic_ns(),
+                                  clock_wall_ms(), &why);
+    if (why.length > 0)
+        log_event(LOG_LEVEL_WARNING, "flow_state_unusable",
+                  "%s/" FLOW_STATE_NAME " is not used, flow control begins without what it had "
+                  "learned: %s",
+                  master->options->penstock.state_directory, text_string(&why));
+    if (restored > 0)
+        log_event(LOG_LEVEL_NOTICE, "flow_state_restored", "flows=%u", restored);
+    text_release(&why);
+}
+
 static void plan_children(struct master *master)
 {
     int64_t workers = options_workers(master->options);
@@ -525,6 +545,7 @@ static bool set_up(struct master *master, struct text *why)
     master->context.master_pid = getpid();
     master->context.master_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     master->context.ready_fd = master->ready_pipe[1];
+    restore_flows(master);
     plan_children(master);
     return true;
 }

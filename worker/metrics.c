@@ -3,17 +3,12 @@
 
 #include "base/clock.h"
 #include "shared/counters.h"
+#include "worker/metrics_page.h"
 #include "worker/status.h"
 #include "worker/version.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-struct page {
-    const struct snapshot *snapshot;
-    enum metrics_format format;
-    struct text *out;
-};
 
 const char *metrics_content_type(enum metrics_format format)
 {
@@ -24,7 +19,8 @@ const char *metrics_content_type(enum metrics_format format)
 
 /* In OpenMetrics a counter's family is named without the _total that its samples carry, and what is
  * always 1 and tells by its labels is an info. */
-static void family(const struct page *page, const char *name, const char *type, const char *help)
+void metrics_family(const struct metrics_page *page, const char *name, const char *type,
+                    const char *help)
 {
     const char *suffix = "";
 
@@ -34,15 +30,17 @@ static void family(const struct page *page, const char *name, const char *type, 
                 name, suffix, type);
 }
 
-static void gauge(const struct page *page, const char *name, uint64_t value, const char *help)
+static void gauge(const struct metrics_page *page, const char *name, uint64_t value,
+                  const char *help)
 {
-    family(page, name, "gauge", help);
+    metrics_family(page, name, "gauge", help);
     text_printf(page->out, "penstock_%s %" PRIu64 "\n", name, value);
 }
 
-static void counter(const struct page *page, const char *name, uint64_t value, const char *help)
+static void counter(const struct metrics_page *page, const char *name, uint64_t value,
+                    const char *help)
 {
-    family(page, name, "counter", help);
+    metrics_family(page, name, "counter", help);
     text_printf(page->out, "penstock_%s_total %" PRIu64 "\n", name, value);
 }
 
@@ -93,7 +91,7 @@ static const char *family_of(enum counter which)
     return counter_name(which);
 }
 
-static void counters_with_labels(const struct page *page)
+static void counters_with_labels(const struct metrics_page *page)
 {
     const char *open = "";
 
@@ -101,14 +99,14 @@ static void counters_with_labels(const struct page *page)
         const struct counter_label *row = &counter_labels[i];
 
         if (strcmp(row->family, open) != 0)
-            family(page, row->family, "counter", row->help);
+            metrics_family(page, row->family, "counter", row->help);
         open = row->family;
         text_printf(page->out, "penstock_%s_total{%s} %" PRIu64 "\n", row->family, row->label,
                     page->snapshot->counters[row->counter]);
     }
 }
 
-static void counters_alone(const struct page *page)
+static void counters_alone(const struct metrics_page *page)
 {
     for (unsigned i = 0; i < COUNTERS; i++)
         if (!label_of((enum counter)i))
@@ -116,11 +114,12 @@ static void counters_alone(const struct page *page)
                     counter_help((enum counter)i));
 }
 
-static void journal(const struct page *page)
+static void journal(const struct metrics_page *page)
 {
     const struct journal_count_view *view = &page->snapshot->journal;
 
-    family(page, "journal_pending", "gauge", "Records that wait to be written into the ledger.");
+    metrics_family(page, "journal_pending", "gauge",
+                   "Records that wait to be written into the ledger.");
     text_printf(page->out, "penstock_journal_pending{records=\"waits\"} %" PRIu64 "\n",
                 view->waits_pending);
     text_printf(page->out, "penstock_journal_pending{records=\"calls\"} %" PRIu64 "\n",
@@ -129,8 +128,8 @@ static void journal(const struct page *page)
                 view->events_pending);
     text_printf(page->out, "penstock_journal_pending{records=\"attempts\"} %" PRIu64 "\n",
                 view->attempts_pending);
-    family(page, "journal_lost", "counter",
-           "Records that found the journal full and are missing in the ledger.");
+    metrics_family(page, "journal_lost", "counter",
+                   "Records that found the journal full and are missing in the ledger.");
     text_printf(page->out, "penstock_journal_lost_total{records=\"waits\"} %" PRIu64 "\n",
                 view->waits_lost);
     text_printf(page->out, "penstock_journal_lost_total{records=\"calls\"} %" PRIu64 "\n",
@@ -145,12 +144,12 @@ static void journal(const struct page *page)
 
 /* ---- histograms ------------------------------------------------------------------------------ */
 
-static void histogram(const struct page *page, const char *name, const char *help,
+static void histogram(const struct metrics_page *page, const char *name, const char *help,
                       const struct histogram_row *row)
 {
     uint64_t cumulative = 0;
 
-    family(page, name, "histogram", help);
+    metrics_family(page, name, "histogram", help);
     for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
         cumulative += atomic_load_explicit(&row->buckets[i], memory_order_relaxed);
         text_printf(page->out, "penstock_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
@@ -168,13 +167,14 @@ static void histogram(const struct page *page, const char *name, const char *hel
 
 /* ---- gauges ---------------------------------------------------------------------------------- */
 
-static void slots(const struct page *page)
+static void slots(const struct metrics_page *page)
 {
     const struct snapshot *snapshot = page->snapshot;
 
-    family(page, "image_slots", "gauge",
-           "Image slots of this host: used (leased ones included), leased to background work, the "
-           "limit (0 = none), and free ones (absent without a limit).");
+    metrics_family(
+        page, "image_slots", "gauge",
+        "Image slots of this host: used (leased ones included), leased to background work, the "
+        "limit (0 = none), and free ones (absent without a limit).");
     text_printf(page->out, "penstock_image_slots{state=\"used\"} %" PRIu32 "\n",
                 snapshot->use.used);
     text_printf(page->out, "penstock_image_slots{state=\"limit\"} %" PRIu32 "\n", snapshot->limit);
@@ -185,7 +185,7 @@ static void slots(const struct page *page)
                     snapshot->use.free);
 }
 
-static void queue(const struct page *page)
+static void queue(const struct metrics_page *page)
 {
     const struct snapshot *snapshot = page->snapshot;
     unsigned first = status_holders(snapshot);
@@ -195,11 +195,11 @@ static void queue(const struct page *page)
         oldest_ms = status_waited_ms(snapshot, &snapshot->places[first]);
     gauge(page, "image_queue_length", snapshot->waiting, "Image calls that wait for a slot.");
     gauge(page, "image_queue_limit", snapshot->max_waiting, "The most that may wait.");
-    family(page, "image_queue_oldest_seconds", "gauge",
-           "How long the first in the queue has waited.");
+    metrics_family(page, "image_queue_oldest_seconds", "gauge",
+                   "How long the first in the queue has waited.");
     text_printf(page->out, "penstock_image_queue_oldest_seconds %.3f\n", (double)oldest_ms / 1e3);
-    family(page, "image_hold_mean_seconds", "gauge",
-           "Moving average of how long a slot is held; 0 = unknown.");
+    metrics_family(page, "image_hold_mean_seconds", "gauge",
+                   "Moving average of how long a slot is held; 0 = unknown.");
     text_printf(page->out, "penstock_image_hold_mean_seconds %.3f\n",
                 (double)snapshot->mean_hold_ms / 1e3);
     gauge(page, "image_gate_on", snapshot->gate_on, "1 while this instance limits image calls.");
@@ -276,21 +276,21 @@ static const struct source_gauge source_gauges[] = {
     {"source_window_failures", "Of them, those that failed.", window_failures_of},
 };
 
-static void sources(const struct page *page)
+static void sources(const struct metrics_page *page)
 {
     const struct snapshot *snapshot = page->snapshot;
 
     for (size_t i = 0; snapshot->source_count > 0 && i < LENGTH(source_gauges); i++) {
         const struct source_gauge *row = &source_gauges[i];
 
-        family(page, row->name, "gauge", row->help);
+        metrics_family(page, row->name, "gauge", row->help);
         for (unsigned k = 0; k < snapshot->source_count; k++)
             text_printf(page->out, "penstock_%s{source=\"%s\"} %g\n", row->name,
                         snapshot->sources[k].name, row->value(&snapshot->sources[k]));
     }
 }
 
-static void processes(const struct page *page)
+static void processes(const struct metrics_page *page)
 {
     static const enum process_role roles[] = {PROCESS_MASTER, PROCESS_WORKER, PROCESS_MONITOR,
                                               PROCESS_TOOL};
@@ -310,24 +310,24 @@ static void processes(const struct page *page)
             busy += process->threads_busy;
         }
     }
-    family(page, "processes", "gauge", "Living processes of this instance, by role.");
+    metrics_family(page, "processes", "gauge", "Living processes of this instance, by role.");
     for (size_t i = 0; i < LENGTH(roles); i++)
         text_printf(page->out, "penstock_processes{role=\"%s\"} %u\n", status_role_name(roles[i]),
                     by_role[roles[i]]);
-    family(page, "request_threads", "gauge", "Request threads of this instance's workers.");
+    metrics_family(page, "request_threads", "gauge", "Request threads of this instance's workers.");
     text_printf(page->out, "penstock_request_threads{state=\"busy\"} %" PRIu64 "\n", busy);
     text_printf(page->out, "penstock_request_threads{state=\"idle\"} %" PRIu64 "\n",
                 threads > busy ? threads - busy : 0);
 }
 
-static void instance(const struct page *page)
+static void instance(const struct metrics_page *page)
 {
     const struct snapshot *snapshot = page->snapshot;
 
     if (page->format == METRICS_OPENMETRICS)
-        family(page, "build", "info", "The program that answers.");
+        metrics_family(page, "build", "info", "The program that answers.");
     else
-        family(page, "build_info", "gauge", "The program that answers.");
+        metrics_family(page, "build_info", "gauge", "The program that answers.");
     text_printf(page->out, "penstock_build_info{version=\"%s\"} 1\n", PENSTOCK_VERSION);
     gauge(page, "configuration_generation", snapshot->generation,
           "Grows with every load of the configuration.");
@@ -341,11 +341,12 @@ static void instance(const struct page *page)
 void metrics_text(const struct snapshot *snapshot, const struct counters_area *counters,
                   enum metrics_format format, struct text *out)
 {
-    struct page page = {.snapshot = snapshot, .format = format, .out = out};
+    struct metrics_page page = {.snapshot = snapshot, .format = format, .out = out};
 
     slots(&page);
     queue(&page);
     sources(&page);
+    metrics_flows(&page);
     processes(&page);
     instance(&page);
     journal(&page);

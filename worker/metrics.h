@@ -1,7 +1,7 @@
 /*
  * metrics.h - /penstock/metrics in the Prometheus text format 0.0.4 or the OpenMetrics text format
  * 1.0.0. Names are stable, prefix penstock_; base units; labels bounded: never a client, a key or
- * anything else that a client sends. Pure.
+ * anything else that a client sends, but for names of models that an upstream answered to. Pure.
  */
 #ifndef WORKER_METRICS_H
 #define WORKER_METRICS_H

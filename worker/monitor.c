@@ -2,9 +2,9 @@
  * monitor.c - the monitor process: status threads, housekeeping, its end; see monitor.h.
  *
  * Threads: two answer the status socket; the bell thread buries the dead and ticks the gate, as in
- * every worker; the scribe writes the ledger; the main thread waits for signals and looks, once a
- * second, whether the segment's name is still there. A ledger that blocks or a reader that stalls
- * stops none of the others.
+ * every worker; the scribe writes the ledger; the main thread waits for signals and looks whether
+ * the segment's name is still there, and what the controllers of flow control do. A ledger that
+ * blocks or a reader that stalls stops none of the others.
  *
  *   SIGQUIT, SIGTERM  end, when the last worker has gone or a newer monitor is there
  *   SIGUSR1           open the log file again
@@ -17,6 +17,8 @@
 #include "base/log.h"
 #include "worker/bell.h"
 #include "worker/fastcgi.h"
+#include "worker/flow_state.h"
+#include "worker/flow_watch.h"
 #include "worker/scribe.h"
 #include "worker/serve.h"
 #include "worker/status_answer.h"
@@ -40,6 +42,7 @@
 #define LOOK_MS 250
 #define ENDING_LOOK_MS 50
 #define LINK_LOOK_NS NS_PER_S
+#define FLOW_SAVE_NS (30 * NS_PER_S)
 
 struct monitor {
     const struct child_context *context;
@@ -54,6 +57,10 @@ struct monitor {
     int signal_fd;
     int64_t orphan_since_ns; /* 0 = the master lives */
     int64_t next_link_look_ns;
+    int64_t next_flow_save_ns;
+    struct flow_view flow_views[FLOWS_MAX];
+    struct flow_watch flow_watch;
+    bool flow_save_failed;
     bool unlinked;
     bool ending; /* was told to, or has waited long enough for a master */
 };
@@ -201,6 +208,61 @@ static void look_at_link(struct monitor *monitor, int64_t now_ns)
     gate_journal_event(&monitor->gate, clock_wall_ms(), "segment_unlinked", detail);
 }
 
+/* What controllers did goes into the ledger and the log. */
+static void tell_congestion(void *context, const char *detail)
+{
+    struct monitor *monitor = context;
+
+    log_event(LOG_LEVEL_NOTICE, "congestion", "%s", detail);
+    gate_journal_event(&monitor->gate, clock_wall_ms(), "congestion", detail);
+}
+
+static unsigned look_at_flows(struct monitor *monitor, int64_t now_ns)
+{
+    unsigned count;
+
+    gate_lock(&monitor->gate);
+    count = flow_views_locked(&monitor->gate, now_ns, monitor->flow_views);
+    gate_unlock(&monitor->gate);
+    flow_watch_look(&monitor->flow_watch, monitor->flow_views, count, now_ns, tell_congestion,
+                    monitor);
+    return count;
+}
+
+/* A failure is told once, until it works again. */
+static void save_flows(struct monitor *monitor, unsigned count)
+{
+    struct text content, why;
+    bool saved;
+
+    text_init(&content, FLOW_STATE_BYTES_MAX);
+    text_init(&why, 800);
+    flow_state_encode(monitor->flow_views, count, clock_wall_ms(), &content);
+    saved = flow_state_save(monitor->context->options->penstock.state_directory, &content, &why);
+    if (!saved && !monitor->flow_save_failed)
+        log_event(LOG_LEVEL_WARNING, "flow_state_unwritten",
+                  "what flow control learns is lost with the next start of the machine: %s",
+                  text_string(&why));
+    monitor->flow_save_failed = !saved;
+    text_release(&content);
+    text_release(&why);
+}
+
+/* Only one monitor does it: a newer one takes over when this one is told to end. */
+static void tend_flows(struct monitor *monitor, int64_t now_ns)
+{
+    unsigned count;
+
+    if (monitor->ending)
+        return;
+    count = look_at_flows(monitor, now_ns);
+    if (now_ns < monitor->next_flow_save_ns)
+        return;
+    monitor->next_flow_save_ns = now_ns + FLOW_SAVE_NS;
+    if (count > 0)
+        save_flows(monitor, count);
+}
+
 /* Does a process of this role and our instance live that was started after the one with this
  * incarnation? Incarnations only grow. */
 static bool somebody_lives(struct monitor *monitor, enum process_role role, uint64_t newer_than)
@@ -241,6 +303,17 @@ static void look_for_master(struct monitor *monitor, int64_t now_ns)
         monitor->ending = true;
 }
 
+/* At the end of all, not when a newer one goes on. */
+static void save_last(struct monitor *monitor)
+{
+    const struct roster_row *roster = segment_core(monitor->context->segment)->roster;
+    unsigned count = look_at_flows(monitor, clock_monotonic_ns());
+
+    if (count > 0 &&
+        !somebody_lives(monitor, PROCESS_MONITOR, roster[monitor->gate.self].incarnation))
+        save_flows(monitor, count);
+}
+
 static void take_signal(struct monitor *monitor)
 {
     struct signalfd_siginfo info;
@@ -273,6 +346,7 @@ static void supervise(struct monitor *monitor)
         if (orphaned)
             look_for_master(monitor, now_ns);
         look_at_link(monitor, now_ns);
+        tend_flows(monitor, now_ns);
     } while (!(monitor->ending || orphaned) || is_needed(monitor));
 }
 
@@ -321,6 +395,7 @@ int monitor_main(const struct child_context *context)
     static struct monitor monitor;
 
     monitor.context = context;
+    monitor.next_flow_save_ns = clock_monotonic_ns() + FLOW_SAVE_NS;
     if (!set_up(&monitor) || !start_all(&monitor)) {
         log_event(LOG_LEVEL_ERROR, "monitor_failed", "the monitor could not start: %s",
                   strerror(errno));
@@ -328,6 +403,7 @@ int monitor_main(const struct child_context *context)
     }
     child_ready(context);
     supervise(&monitor);
+    save_last(&monitor);
     stop_status_threads(&monitor);
     if (monitor.scribe.running)
         scribe_stop(&monitor.scribe);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "shared/counters.h"
+#include "worker/status_flows.h"
 #include "worker/version.h"
 
 #include <inttypes.h>
@@ -80,8 +81,7 @@ const char *status_source_state(const struct source_view *source, int64_t *ret_f
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* What clients send is shown on terminals: nothing but printable ASCII, and no empty column. */
-static const char *plain(char out[NAME_SIZE], const char *string)
+const char *status_plain(char out[NAME_SIZE], const char *string)
 {
     size_t length = 0;
 
@@ -95,7 +95,7 @@ static void text_name(struct text *out, int width, const char *string)
 {
     char shown[NAME_SIZE];
 
-    text_printf(out, "  %-*.*s", width, width, plain(shown, string));
+    text_printf(out, "  %-*.*s", width, width, status_plain(shown, string));
 }
 
 static void text_seconds(struct text *out, int64_t duration_ms)
@@ -141,7 +141,7 @@ static void text_summary(const struct snapshot *snapshot, const struct status_vi
         text_printf(out, "master:               pid %" PRId32 "\n", snapshot->master_pid);
     else
         text_append_string(out, "master:               none\n");
-    text_printf(out, "image gate:           %s (%s)\n", plain(name, snapshot->gate),
+    text_printf(out, "image gate:           %s (%s)\n", status_plain(name, snapshot->gate),
                 snapshot->gate_on ? "on" : "off");
     text_slots_line(snapshot, out);
     text_printf(out, "image queue:          %" PRIu32 " waiting, at most %" PRIu32 "\n",
@@ -174,7 +174,7 @@ static void text_call(const struct snapshot_place *place, struct text *out)
     text_name(out, 16, record->client);
     text_name(out, 20, record->model);
     text_name(out, 20, record->endpoint);
-    text_printf(out, "  %s\n", plain(call_id, record->call_id));
+    text_printf(out, "  %s\n", status_plain(call_id, record->call_id));
 }
 
 static void text_more(unsigned count, const struct status_view *view, struct text *out)
@@ -241,7 +241,7 @@ static void text_source(const struct source_view *source, struct text *out)
     else
         text_printf(out, " %8s", "-");
     text_printf(out, "  %9" PRIu32 " %9" PRIu32 "  %s\n", source->window_calls,
-                source->window_failures, plain(reason, source->out_reason));
+                source->window_failures, status_plain(reason, source->out_reason));
 }
 
 static void text_sources(const struct snapshot *snapshot, struct text *out)
@@ -291,6 +291,8 @@ void status_text(const struct snapshot *snapshot, const struct status_view *view
         text_queue(snapshot, view, out);
     if (view->parts & STATUS_SOURCES)
         text_sources(snapshot, out);
+    if (view->parts & STATUS_FLOWS)
+        status_flows_text(snapshot, out);
     if (view->parts & STATUS_PROCESSES)
         text_processes(snapshot, out);
     if (view->parts & STATUS_COUNTERS)
@@ -525,6 +527,10 @@ void status_json(const struct snapshot *snapshot, const struct status_view *view
         json_queue(snapshot, out);
     if (view->parts & STATUS_SOURCES)
         json_sources(snapshot, out);
+    if (view->parts & STATUS_FLOWS) {
+        json_key(out, "flows");
+        status_flows_json(snapshot, out);
+    }
     if (view->parts & STATUS_PROCESSES)
         json_processes(snapshot, out);
     if (view->parts & STATUS_COUNTERS) {

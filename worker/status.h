@@ -19,7 +19,8 @@ enum status_part {
     STATUS_PROCESSES = 8,
     STATUS_COUNTERS = 16,
     STATUS_SOURCES = 32,
-    STATUS_ALL = 63,
+    STATUS_FLOWS = 64,
+    STATUS_ALL = 127,
 };
 
 struct status_view {
@@ -36,6 +37,8 @@ void status_json(const struct snapshot *snapshot, const struct status_view *view
 
 /* "worker"; also the metrics' label. */
 const char *status_role_name(enum process_role role);
+/* What clients send is shown on terminals: nothing but printable ASCII, and "-" for nothing. */
+const char *status_plain(char out[NAME_SIZE], const char *string);
 unsigned status_holders(const struct snapshot *snapshot);
 
 /* What matters most about a source now, in one word: drained, out, open, half_open, throttled, leaving

@@ -124,6 +124,7 @@ static unsigned parts_asked_for(const struct visit *visit)
     } names[] = {
         {"summary", STATUS_SUMMARY},     {"slots", STATUS_SLOTS},       {"queue", STATUS_QUEUE},
         {"processes", STATUS_PROCESSES}, {"counters", STATUS_COUNTERS}, {"sources", STATUS_SOURCES},
+        {"flows", STATUS_FLOWS},
     };
     unsigned parts = 0;
 

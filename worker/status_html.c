@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "shared/counters.h"
+#include "worker/status_flows.h"
 #include "worker/version.h"
 
 #include <inttypes.h>
@@ -41,8 +42,7 @@ static const char page_head[] =
     "@media(max-width:40rem){.id{display:none}body{padding:.6rem}}\n"
     "</style>\n";
 
-/* Text of others inside the page: cannot become markup, in or outside of an attribute. */
-static void html_escaped(struct text *out, const char *string)
+void status_html_escaped(struct text *out, const char *string)
 {
     for (; *string; string++) {
         switch (*string) {
@@ -70,7 +70,7 @@ static void html_escaped(struct text *out, const char *string)
 static void html_cell(struct text *out, const char *string)
 {
     text_append_string(out, "<td>");
-    html_escaped(out, *string ? string : "–");
+    status_html_escaped(out, *string ? string : "–");
     text_append_string(out, "</td>");
 }
 
@@ -95,7 +95,7 @@ static void html_head(const struct snapshot *snapshot, const struct status_view 
                 "<meta http-equiv=\"refresh\" content=\"%d\">\n</head><body>\n<header>"
                 "<h1>Penstock</h1><span>gate ",
                 STATUS_HTML_REFRESH_S);
-    html_escaped(out, snapshot->gate);
+    status_html_escaped(out, snapshot->gate);
     text_append_string(out, snapshot->gate_on ? " <b class=\"good\">on</b></span>"
                                               : " <b class=\"bad\">off</b></span>");
     text_printf(out,
@@ -187,7 +187,7 @@ static void html_call(const struct snapshot_place *place, struct text *out)
     html_cell(out, record->model);
     html_cell(out, record->endpoint);
     text_printf(out, "<td class=\"n\">%" PRId32 "</td><td class=\"id\">", place->pid);
-    html_escaped(out, record->call_id);
+    status_html_escaped(out, record->call_id);
     text_append_string(out, "</td></tr>\n");
 }
 
@@ -319,7 +319,7 @@ static void html_counters(const struct snapshot *snapshot, struct text *out)
         html_cell(out, counter_name((enum counter)i));
         html_count_cell(out, snapshot->counters[i]);
         text_append_string(out, "<td class=\"soft\">");
-        html_escaped(out, counter_help((enum counter)i));
+        status_html_escaped(out, counter_help((enum counter)i));
         text_append_string(out, "</td></tr>\n");
     }
     text_append_string(out, "</table></div></section>\n</body></html>\n");
@@ -332,6 +332,7 @@ void status_html(const struct snapshot *snapshot, const struct status_view *view
     html_slots(snapshot, view, out);
     html_queue(snapshot, view, out);
     html_sources(snapshot, out);
+    status_flows_html(snapshot, out);
     html_processes(snapshot, out);
     html_counters(snapshot, out);
 }

@@ -11,5 +11,7 @@
 
 /* view->parts is not looked at: the page always has all of them. */
 void status_html(const struct snapshot *snapshot, const struct status_view *view, struct text *out);
+/* Text of others inside the page: cannot become markup, in or outside of an attribute. */
+void status_html_escaped(struct text *out, const char *string);
 
 #endif

@@ -186,10 +186,12 @@ static void an_attempt_is_one_row_and_never_runs_again_L1(void **state)
     struct fixture *fixture = *state;
     static const char sql[] = "SELECT * FROM attempts";
     struct attempt_record running = running_of("pst_1", 1, 4711);
-    struct attempt_record lost = attempt_of("pst_1", 1, "hedge_cancelled");
+    struct attempt_record lost = attempt_of("pst_1", 1, "limit_requests");
     struct attempt_record won = attempt_of("pst_1", 2, "");
 
     lost.ttft_ms = -1;
+    lost.status = 429;
+    (void)text_copy(lost.limit_kind, sizeof lost.limit_kind, "rpm");
     lost.kept_est = 1;
     lost.est_tokens = 50;
     won.hedge = 1;
@@ -197,15 +199,15 @@ static void an_attempt_is_one_row_and_never_runs_again_L1(void **state)
     put_attempt(fixture, &running);
     assert_string_equal(ask(fixture, sql),
                         "pst_1|1|openai|0|2026-11-30T10:00:00.010Z|NULL|NULL|NULL|NULL|NULL|NULL|"
-                        "NULL|0|4711");
+                        "NULL|0|4711|NULL");
     put_attempt(fixture, &lost);
     put_attempt(fixture, &running); /* a drainer died between COMMIT and moving the tail */
     put_attempt(fixture, &won);
     assert_string_equal(ask(fixture, sql),
                         "pst_1|1|openai|0|2026-11-30T10:00:00.010Z|2026-11-30T10:00:00.910Z|NULL|"
-                        "900|NULL|hedge_cancelled|50|NULL|1|4711\n"
+                        "900|429|limit_requests|50|NULL|1|4711|rpm\n"
                         "pst_1|2|openai|1|2026-11-30T10:00:00.020Z|2026-11-30T10:00:00.920Z|120|"
-                        "900|200|NULL|NULL|44|0|4711");
+                        "900|200|NULL|NULL|44|0|4711|NULL");
 }
 
 int main(void)

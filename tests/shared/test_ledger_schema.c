@@ -19,7 +19,8 @@ static const struct {
                    "total_latency_ms,attempts,retries,hedges,hedge_won,fallback,tokens_in,"
                    "tokens_out,tokens_cached,tokens_reasoning,images,bytes_in,bytes_out,pid"},
     {"show_attempts", "started_at,logical_call_id,n,source,hedge,ended_at,ttft_ms,generation_ms,"
-                      "status,error,est_tokens,settled_tokens,kept_est,pid"},
+                      "status,error,limit_kind,est_tokens,settled_tokens,kept_est,pid"},
+    {"show_throttles", "minute,quota_group,model,limit_kind,refused,error,est_tokens_max"},
     {"show_hedges", "at,logical_call_id,winner_n,winner_source,hedge_won,winner_ttft_ms,"
                     "winner_generation_ms,loser_n,loser_source,loser_ttft_ms,"
                     "loser_generation_ms,loser_error,loser_tokens,loser_kept_est"},

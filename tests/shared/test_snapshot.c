@@ -1,4 +1,5 @@
 /* test_snapshot.c - a copy of one moment: holders, queue, processes, journal, counters. */
+#include "tests/shared/flow_fixture.h"
 #include "tests/shared/sources_fixture.h"
 
 #include "shared/counters.h"
@@ -52,6 +53,38 @@ static void an_idle_gate_has_nothing_to_show(void **state)
     assert_int_equal(snapshot.processes[0].instance, snapshot.instance);
     snapshot_release(&snapshot);
     snapshot_release(&snapshot); /* harmless */
+}
+
+static void flows_are_those_of_the_same_moment_F12(void **state)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    const struct flow_target target = fixture_target(&terms, 100);
+    int64_t now_ns = clock_monotonic_ns();
+    struct flow_answer first = fixture_flow_arrive(&gate, &target, FLOW_NORMAL, now_ns);
+    struct flow_answer second = fixture_flow_arrive(&gate, &target, FLOW_BULK, now_ns);
+
+    (void)state;
+    assert_int_equal(first.verdict, FLOW_GRANTED);
+    assert_int_equal(second.verdict, FLOW_QUEUED);
+    flow_sent(&gate, first.place, now_ns);
+    assert_true(snapshot_take(&snapshot, &gate, now_ns));
+    assert_int_equal(snapshot.flow_count, 1);
+    assert_string_equal(snapshot.flows[0].quota_group, "account");
+    assert_string_equal(snapshot.flows[0].model, "model");
+    assert_int_equal(snapshot.flows[0].strategy, FLOW_STRATEGY_SHAPING);
+    assert_int_equal(snapshot.flows[0].in_flight, 1);
+    assert_int_equal(snapshot.flows[0].waiting[FLOW_BULK], 1);
+    assert_int_equal(snapshot.flows[0].use.sends, 1);
+    assert_int_equal(snapshot.flows[0].use.units, 100);
+    assert_int_equal(snapshot.flows[0].completed, 0);
+    snapshot_release(&snapshot);
+    flow_cancel(&gate, &second.place, now_ns);
+    fixture_flow_settle(&gate, &first.place, 120, now_ns);
+    assert_true(snapshot_take(&snapshot, &gate, now_ns));
+    assert_int_equal(snapshot.flows[0].completed, 1);
+    assert_int_equal(snapshot.flows[0].use.units, 120);
+    snapshot_release(&snapshot);
+    assert_null(snapshot.flows);
 }
 
 static void holders_come_by_grant_and_waiters_by_arrival(void **state)
@@ -209,6 +242,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_idle_gate_has_nothing_to_show, open_gate, close_gate),
+        cmocka_unit_test_setup_teardown(flows_are_those_of_the_same_moment_F12, open_gate,
+                                        close_gate),
         cmocka_unit_test_setup_teardown(holders_come_by_grant_and_waiters_by_arrival, open_gate,
                                         close_gate),
         cmocka_unit_test_setup_teardown(a_dead_holder_is_shown_until_it_is_buried, open_gate,

@@ -95,6 +95,67 @@ static inline void snapshot_add_sources(struct snapshot *snapshot)
                                                 .open_for_ns = 4200 * NS_PER_MS};
 }
 
+/* An adaptive flow that pauses, one with shaping, and two of models that nobody has answered for.
+ * flows has room for four. */
+static inline void snapshot_add_flows(struct snapshot *snapshot, struct flow_view *flows)
+{
+    snapshot->flow_count = 4;
+    snapshot->flows = flows;
+    flows[0] = (struct flow_view){
+        .quota_group = "acme",
+        .model = "qwen-max",
+        .strategy = FLOW_STRATEGY_ADAPTIVE,
+        .requests_quota = 600,
+        .requests_balance = 4,
+        .units_balance = INT64_MAX,
+        .use = {.sends = 412, .units = 91234},
+        .in_flight = 3,
+        .in_flight_limit = 8,
+        .waiting = {0, 2, 7},
+        .granted = {12, 200, 40},
+        .paused_for_ns = 1200 * NS_PER_MS,
+        .adaptive_state = ADAPTIVE_DRAIN,
+        .learned = {.watermark = 10,
+                    .pace = 2.125,
+                    .growth = 0.05,
+                    .requests_share = 0.97,
+                    .tokens_share = 1,
+                    .tokens_learned = 88000,
+                    .mean_output = 312,
+                    .tpt_base_s = 0.0112},
+        .refusals = {[ADAPTIVE_RPM] = 1, [ADAPTIVE_BURST] = 3},
+        .last_refusal_age_ns = 12300 * NS_PER_MS,
+        .last_refusal_kind = ADAPTIVE_BURST,
+        .refused_full = 5,
+        .expired = 1,
+        .completed = 249,
+        .limit = 8.25,
+        .cuts = 2,
+        .cut_kind = ADAPTIVE_BURST,
+        .estimate = {.ratio_ppm = 1040000,
+                     .ratio_samples = 57,
+                     .output_samples = 58,
+                     .output_parts = 312500},
+    };
+    flows[1] = (struct flow_view){.quota_group = "acme",
+                                  .model = "a\"b\\c<script>",
+                                  .strategy = FLOW_STRATEGY_SHAPING,
+                                  .unit = FLOW_UNIT_IMAGES,
+                                  .units_quota = 120,
+                                  .requests_balance = INT64_MAX,
+                                  .units_balance = -3,
+                                  .in_flight_limit = UINT32_MAX,
+                                  .last_refusal_age_ns = -1,
+                                  .completed = 1};
+    flows[2] = flows[1];
+    (void)text_copy(flows[2].model, sizeof flows[2].model, "invented\n1");
+    flows[2].completed = 0;
+    flows[2].granted[1] = 2;
+    flows[2].waiting[1] = 1;
+    flows[3] = flows[2];
+    (void)text_copy(flows[3].model, sizeof flows[3].model, "invented 2");
+}
+
 /* What a client could send as its model. */
 static inline void snapshot_make_hostile(struct snapshot *snapshot)
 {

@@ -128,7 +128,11 @@ static void assert_labels(const char *labels)
         at += strspn(labels + at, "abcdefghijklmnopqrstuvwxyz_");
         assert_int_equal(strncmp(labels + at, "=\"", 2), 0);
         at += 2;
-        at += strspn(labels + at, "abcdefghijklmnopqrstuvwxyz_-0123456789.+Inf");
+        for (; labels[at] && labels[at] != '"'; at++) {
+            assert_true(labels[at] >= ' ' && labels[at] <= '~');
+            if (labels[at] == '\\')
+                assert_non_null(strchr("\\\"n", labels[++at]));
+        }
         assert_int_equal(labels[at++], '"');
         if (labels[at] != ',')
             break;
@@ -297,6 +301,42 @@ static void o4_sources_are_told_by_name_alone_H7(void **state)
                      with_two - without);
 }
 
+/* What a client calls its model is a label only when an upstream knows it by that name. */
+static void o4_flows_are_told_by_models_that_upstreams_know_F12(void **state)
+{
+    static const char qwen[] = "{quota_group=\"acme\",model=\"qwen-max\"}";
+    static const char odd[] = "{quota_group=\"acme\",model=\"a\\\"b\\\\c<script>\"}";
+    static struct flow_view flows[4];
+    const struct scrape *scrape;
+
+    (void)state;
+    (void)scrape_page(METRICS_OPENMETRICS);
+    assert_null(strstr(text_string(&out), "penstock_flow_"));
+    snapshot_add_flows(&snapshot, flows);
+    scrape = scrape_page(METRICS_OPENMETRICS);
+    assert_value(scrape, "penstock_flow_in_flight", qwen, 3);
+    assert_value(scrape, "penstock_flow_in_flight_limit", qwen, 8);
+    assert_false(has(scrape, "penstock_flow_in_flight_limit", odd));
+    assert_value(scrape, "penstock_flow_requests_quota", qwen, 600);
+    assert_value(scrape, "penstock_flow_units_quota", odd, 120);
+    assert_value(scrape, "penstock_flow_sends_last_minute", qwen, 412);
+    assert_value(scrape, "penstock_flow_paused_seconds", qwen, 1.2);
+    assert_value(scrape, "penstock_flow_state", qwen, 4);
+    assert_false(has(scrape, "penstock_flow_state", odd));
+    assert_value(scrape, "penstock_flow_upstream_refusals_total",
+                 "{quota_group=\"acme\",model=\"qwen-max\",kind=\"burst\"}", 3);
+    assert_value(scrape, "penstock_flow_granted_total",
+                 "{quota_group=\"acme\",model=\"other\",class=\"normal\"}", 4);
+    assert_value(scrape, "penstock_flow_waiting",
+                 "{quota_group=\"acme\",model=\"other\",class=\"normal\"}", 2);
+    assert_value(scrape, "penstock_flow_refused_total",
+                 "{quota_group=\"acme\",model=\"qwen-max\",reason=\"full\"}", 5);
+    assert_null(strstr(text_string(&out), "invented"));
+    assert_value(scrape_page(METRICS_PROMETHEUS), "penstock_flow_completed_total", qwen, 249);
+    (void)text_copy(flows[1].model, sizeof flows[1].model, "other"); /* its series come once */
+    (void)scrape_page(METRICS_PROMETHEUS);
+}
+
 static void o4_every_counter_is_on_the_page_once(void **state)
 {
     const struct scrape *scrape = scrape_page(METRICS_OPENMETRICS);
@@ -374,6 +414,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(o4_both_formats_are_valid_and_alike, set_up, tear_down),
         cmocka_unit_test_setup_teardown(o4_slots_queue_and_processes_are_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(o4_sources_are_told_by_name_alone_H7, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(o4_flows_are_told_by_models_that_upstreams_know_F12, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(o4_every_counter_is_on_the_page_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(o4_histograms_are_cumulative_and_end_in_inf, set_up,
                                         tear_down),
