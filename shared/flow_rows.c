@@ -73,8 +73,11 @@ struct flow_limits flow_limits_locked(struct flow_row *flow, int64_t now_ns)
     };
 
     if (flow->strategy == FLOW_STRATEGY_ADAPTIVE) {
-        const struct adaptive_limits learned = adaptive_may_send(&flow->adaptive, now_ns);
+        const struct flow_use use = flow_use_locked(flow, now_ns);
+        struct adaptive_limits learned;
 
+        adaptive_set_minute(&flow->adaptive, use.sends, use.units);
+        learned = adaptive_may_send(&flow->adaptive, now_ns);
         if (learned.in_flight < limits.in_flight)
             limits.in_flight = learned.in_flight;
         limits.epoch = learned.epoch;

@@ -72,7 +72,7 @@ static inline void fixture_flow_settle(struct gate *gate, uint32_t *place, int64
 }
 
 /* The one flow that there is. */
-static inline struct flow_row *fixture_flow(struct gate *gate)
+__attribute__((returns_nonnull)) static inline struct flow_row *fixture_flow(struct gate *gate)
 {
     struct layout_area *layout = segment_layout(gate->segment);
 
