@@ -1,8 +1,6 @@
 /* test_flow.c - when a call may go and what it is charged, on a clock that only the test moves. */
 #include "tests/shared/flow_fixture.h"
 
-#include <stdio.h>
-
 static struct segment segment;
 static struct gate gate;
 static int64_t now;
@@ -408,105 +406,6 @@ static void f9_nobody_is_granted_after_his_deadline(void **state)
     assert_int_equal(fixture_flow(&gate)->expired, 1);
 }
 
-static void f4_who_was_away_for_long_starts_cold_again(void **state)
-{
-    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
-    struct flow_answer answer;
-
-    (void)state;
-    terms.warmup_ns = 60 * NS_PER_S;
-    call_once(&terms, 10, 10);
-    now += 40 * NS_PER_S; /* no long pause: the warm-up goes on */
-    for (int i = 0; i < 20; i++) {
-        now += 100 * NS_PER_MS;
-        call_once(&terms, 10, 10);
-    }
-    now += 61 * NS_PER_S;
-    call_once(&terms, 10, 10);
-    answer = arrive(&terms, 10, FLOW_NORMAL);
-    assert_int_equal(answer.verdict, FLOW_QUEUED);
-    /* t = sqrt(2 T / R): the first of the ramp, of 9.67 in a second */
-    assert_in_range((answer.due_ns - now) / NS_PER_MS, 3500, 3550);
-}
-
-static void f1_the_newer_configuration_counts_and_keeps_debts(void **state)
-{
-    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
-    struct roster_row *self = &segment_core(&segment)->roster[gate.self];
-    struct flow_terms other;
-    struct flow_row *flow;
-
-    (void)state;
-    call_once(&terms, 40000, 40000);
-    flow = fixture_flow(&gate);
-    other = terms;
-    other.units_quota = 1200000;
-    (void)arrive(&other, 10, FLOW_NORMAL);
-    assert_int_equal(flow->units_quota, 600000); /* same generation, holds back as much */
-    self->generation++;
-    (void)arrive(&other, 10, FLOW_NORMAL);
-    assert_int_equal(flow->units_quota, 1200000);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), -20000 * BUCKET_UNIT);
-    self->generation--;
-    (void)arrive(&terms, 10, FLOW_NORMAL);
-    assert_int_equal(flow->units_quota, 1200000);
-}
-
-static void f1_an_idle_record_gives_way_a_used_one_does_not(void **state)
-{
-    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
-    struct flow_target target = fixture_target(&terms, 10);
-    char name[16];
-    struct flow_answer answer;
-
-    (void)state;
-    for (unsigned i = 0; i <= FLOWS_MAX; i++) {
-        (void)snprintf(name, sizeof name, "m%u", i);
-        target.model = name;
-        answer = fixture_flow_arrive(&gate, &target, FLOW_NORMAL, now);
-        assert_int_equal(answer.verdict, i < FLOWS_MAX ? FLOW_GRANTED : FLOW_REFUSED_FULL);
-        flow_sent(&gate, answer.place, now);
-        if (i != 0 && answer.place != NO_INDEX) /* m0 runs on */
-            fixture_flow_settle(&gate, &answer.place, 10, now);
-    }
-    now += 61 * NS_PER_S;
-    target.model = "another";
-    answer = fixture_flow_arrive(&gate, &target, FLOW_NORMAL, now);
-    assert_int_equal(answer.verdict, FLOW_GRANTED);
-    assert_string_equal(segment_layout(&segment)->flows[0].model, "m0");
-    assert_string_equal(segment_layout(&segment)->flows[1].model, "another");
-}
-
-static void f12_the_window_is_60_seconds_long(void **state)
-{
-    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RETRY);
-
-    (void)state;
-    now = (now / NS_PER_S + 1) * NS_PER_S;
-    call_once(&terms, 10, 20);
-    now += 30 * NS_PER_S;
-    call_once(&terms, 10, 10);
-    now += 29 * NS_PER_S;
-    assert_int_equal(flow_use_locked(fixture_flow(&gate), now).sends, 2);
-    assert_int_equal(flow_use_locked(fixture_flow(&gate), now).units, 30);
-    now += 2 * NS_PER_S;
-    assert_int_equal(flow_use_locked(fixture_flow(&gate), now).sends, 1);
-    assert_int_equal(flow_use_locked(fixture_flow(&gate), now).units, 10);
-}
-
-static void f11_pictures_are_a_unit_as_tokens_are(void **state)
-{
-    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
-
-    (void)state;
-    terms.unit = FLOW_UNIT_IMAGES;
-    terms.units_quota = 60;
-    terms.requests_quota = 0;
-    call_once(&terms, 2, 2);
-    assert_int_equal(arrive(&terms, 4, FLOW_NORMAL).verdict, FLOW_QUEUED);
-    assert_int_equal(fixture_flow(&gate)->classes[FLOW_NORMAL].finish, 2 * 4096 / 4);
-}
-
 static void f5_a_refusal_drains_an_adaptive_flow_and_it_comes_back(void **state)
 {
     const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_ADAPTIVE);
@@ -609,11 +508,6 @@ int main(void)
         TEST(f9_hopeless_ones_are_refused_with_the_true_wait),
         TEST(f8_bounds_of_class_and_client),
         TEST(f9_nobody_is_granted_after_his_deadline),
-        TEST(f4_who_was_away_for_long_starts_cold_again),
-        TEST(f1_the_newer_configuration_counts_and_keeps_debts),
-        TEST(f1_an_idle_record_gives_way_a_used_one_does_not),
-        TEST(f12_the_window_is_60_seconds_long),
-        TEST(f11_pictures_are_a_unit_as_tokens_are),
         TEST(f5_a_refusal_drains_an_adaptive_flow_and_it_comes_back),
         TEST(b2_no_60_seconds_carry_more_than_the_quota),
 #undef TEST

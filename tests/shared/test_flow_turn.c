@@ -1,5 +1,5 @@
 /*
- * test_flow_model.c - random calls against a model that knows no lists, no rows and no lock: it looks
+ * test_flow_turn.c - random calls against a model that knows no lists, no rows and no lock: it looks
  * through everybody that waits, and reckons its budgets with floating-point numbers.
  *
  * The threads of the waiting calls are played by the test: whoever is rung or due tries. After every

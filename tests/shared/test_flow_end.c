@@ -1,4 +1,4 @@
-/* test_flow_processes.c - flows among threads and processes that are killed, stopped, or die inside
+/* test_flow_end.c - flows among threads and processes that are killed, stopped, or die inside
  * the lock. */
 #include "tests/shared/flow_fixture.h"
 
