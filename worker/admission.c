@@ -17,6 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What a caller is told of the wait for a flow. */
+#define FLOW_WAIT_TOLD_MIN_NS NS_PER_S
+#define FLOW_WAIT_TOLD_MAX_NS (60 * NS_PER_S)
+
 /* The client's own patience (an SDK's time-out for the whole call) bounds its wait. */
 static int64_t patience_ms(const struct request *request)
 {
@@ -260,10 +264,17 @@ static void joint_begin(struct joint *joint, struct request *request,
     *seat = ADMIT_SEAT_EMPTY;
 }
 
+/* What was predicted at the arrival is what there is to tell, whenever the wait ends. */
 static void joint_try(struct joint *joint)
 {
+    const int64_t image_wait_ns = joint->answer.image.predicted_wait_ns;
+    const int64_t flow_wait_ns = joint->answer.flow.predicted_wait_ns;
+
     joint->wish.now_ns = clock_monotonic_ns();
+    joint->wish.now_wall_ms = clock_wall_ms();
     admit_try(&joint->request->worker->gate, &joint->call, joint->seat, &joint->answer);
+    joint->answer.image.predicted_wait_ns = image_wait_ns;
+    joint->answer.flow.predicted_wait_ns = flow_wait_ns;
 }
 
 static bool waits_for_slot(const struct joint *joint)
@@ -271,13 +282,21 @@ static bool waits_for_slot(const struct joint *joint)
     return joint->seat->image_place != NO_INDEX && !joint->seat->image_held;
 }
 
-/* Leave what it waits in, without having got what it waited for. */
-static enum admission_result joint_leave(struct joint *joint, enum wait_state end)
+/* Leave what it waits in, without having got what it waited for. A slot that the call had before, it
+ * keeps. */
+static void joint_leave(struct joint *joint, enum wait_state end)
+{
+    if (joint->call.image)
+        joint->request->ticket.place = NO_INDEX;
+    admit_leave(&joint->request->worker->gate, joint->seat, end, clock_monotonic_ns());
+}
+
+/* The call is over, and its wait with it. */
+static enum admission_result joint_over(struct joint *joint, enum wait_state end)
 {
     struct request *request = joint->request;
 
-    request->ticket.place = NO_INDEX;
-    admit_leave(&request->worker->gate, joint->seat, end, clock_monotonic_ns());
+    joint_leave(joint, end);
     if (end == WAIT_CLIENT_GONE) {
         (void)request_client_left(request);
     } else if (end == WAIT_SHUTDOWN) {
@@ -291,43 +310,69 @@ static enum admission_result joint_leave(struct joint *joint, enum wait_state en
     return ADMISSION_OVER;
 }
 
+/* When to look again without having been rung: when there will be budget, and when its flow lets it
+ * wait no longer, which nobody tells it. */
+static int64_t joint_wake_ns(const struct joint *joint)
+{
+    const int64_t until_ns = joint->answer.flow.until_ns;
+
+    return earliest(joint->answer.wake_ns, until_ns == CLOCK_NEVER ? until_ns : until_ns + 1);
+}
+
 /* True: what came of it is final. */
 static bool joint_sleep(struct joint *joint, int64_t until_ns, enum admission_result *ret)
 {
-    switch (wait_event(joint->request, earliest(until_ns, joint->answer.wake_ns))) {
+    switch (wait_event(joint->request, earliest(until_ns, joint_wake_ns(joint)))) {
     case WAIT_EVENT_RUNG:
     case WAIT_EVENT_TIME:
         joint_try(joint);
         if (joint->answer.verdict != ADMIT_QUEUED || clock_monotonic_ns() < until_ns)
             return false;
-        *ret = joint_leave(joint, WAIT_TIMED_OUT);
+        *ret = joint_over(joint, WAIT_TIMED_OUT);
         return true;
     case WAIT_EVENT_CLIENT_GONE:
-        *ret = joint_leave(joint, WAIT_CLIENT_GONE);
+        *ret = joint_over(joint, WAIT_CLIENT_GONE);
         return true;
     case WAIT_EVENT_STOP:
-        *ret = joint_leave(joint, WAIT_SHUTDOWN);
+        *ret = joint_over(joint, WAIT_SHUTDOWN);
         return true;
     }
     UNREACHABLE();
+}
+
+/* Who waits for a slot has the gate's patience; in a flow alone, the flow's. */
+static int64_t joint_until_ns(const struct joint *joint)
+{
+    const struct request *request = joint->request;
+
+    if (!waits_for_slot(joint))
+        return CLOCK_NEVER;
+    return earliest(request->deadline_ns, request->arrived_ns + patience_ms(request) * NS_PER_MS);
+}
+
+static void joint_begin_watch(struct joint *joint)
+{
+    watchers_begin(joint->request);
+    heartbeat_begin(joint->request);
+    if (joint->seat->flow_place != NO_INDEX)
+        heartbeat_begin_in_flow(joint->request);
 }
 
 static bool joint_wait(struct joint *joint, enum admission_result *ret)
 {
     struct request *request = joint->request;
     struct bell_seat *seat = request->seat;
-    int64_t until_ns = request->deadline_ns;
+    const int64_t until_ns = joint_until_ns(joint);
     bool final = false;
 
-    if (waits_for_slot(joint)) {
-        until_ns = earliest(until_ns, request->arrived_ns + patience_ms(request) * NS_PER_MS);
+    if (waits_for_slot(joint))
         request->ticket.place = joint->seat->image_place;
-    }
     clear_seat(request);
     atomic_store(&seat->place, waits_for_slot(joint) ? joint->seat->image_place : NO_INDEX);
     atomic_store(&seat->flow_place, joint->seat->flow_place);
     joint_try(joint); /* rung since the arrival? then nobody rings again */
-    heartbeat_begin(request);
+    if (joint->answer.verdict == ADMIT_QUEUED)
+        joint_begin_watch(joint);
     while (!final && joint->answer.verdict == ADMIT_QUEUED)
         final = joint_sleep(joint, until_ns, ret);
     atomic_store(&seat->place, NO_INDEX);
@@ -337,23 +382,60 @@ static bool joint_wait(struct joint *joint, enum admission_result *ret)
     return final;
 }
 
-/* Refused, at once or while it waited; nothing is held any more. */
-static enum admission_result joint_refused(struct joint *joint, struct source_answer *ret)
+/* The predicted wait, as long as a caller may be told. */
+static int64_t told_wait_ns(const struct joint *joint)
+{
+    const int64_t wait_ns = joint->answer.flow.predicted_wait_ns;
+
+    if (wait_ns < FLOW_WAIT_TOLD_MIN_NS)
+        return FLOW_WAIT_TOLD_MIN_NS;
+    return earliest(wait_ns, FLOW_WAIT_TOLD_MAX_NS);
+}
+
+/* Flow control does not let it through in time. Was it the call's own time, and nothing was sent yet
+ * that could be told of, then that is the fault. */
+static enum admission_result joint_refused_flow(struct joint *joint, struct source_answer *ret)
 {
     struct request *request = joint->request;
+    int64_t now_ns = clock_monotonic_ns();
 
-    request->ticket.place = joint->seat->image_held ? request->ticket.place : NO_INDEX;
-    admit_leave(&request->worker->gate, joint->seat, WAIT_TIMED_OUT, clock_monotonic_ns());
+    if (joint->answer.flow.verdict == FLOW_EXPIRED && request->attempts == 0 &&
+        now_ns >= request->deadline_ns) {
+        fault_set(&request->fault, FAULT_call_deadline, "%s", "");
+        return ADMISSION_OVER;
+    }
+    if (!joint->wish.hedge)
+        request->flow_refusal = joint->answer.flow.verdict;
+    ret->earliest_ns = now_ns + told_wait_ns(joint);
+    return ADMISSION_REFUSED_FLOW;
+}
+
+/* Refused, at once or while it waited; nothing is held any more but a slot that it had before. */
+static enum admission_result joint_refused(struct joint *joint, struct source_answer *ret)
+{
+    joint_leave(joint,
+                joint->answer.verdict == ADMIT_REFUSED_SOURCE ? WAIT_REFUSED : WAIT_TIMED_OUT);
     *ret = joint->answer.source;
     if (joint->answer.verdict == ADMIT_REFUSED_SOURCE)
         return ADMISSION_REFUSED_SOURCE;
     if (joint->answer.verdict == ADMIT_REFUSED_IMAGE && !joint->wish.hedge) {
-        (void)refuse_image(request, &joint->answer.image);
+        (void)refuse_image(joint->request, &joint->answer.image);
         return ADMISSION_OVER;
     }
-    request->flow_refusal = joint->answer.flow.verdict;
-    ret->earliest_ns = clock_monotonic_ns() + joint->answer.flow.predicted_wait_ns;
-    return ADMISSION_REFUSED_FLOW;
+    return joint_refused_flow(joint, ret);
+}
+
+/* Before anything is taken that is scarce. Others find out while they wait, or at their answer: asking
+ * the kernel about every call costs more than the rest of its admission. */
+static bool left_already(struct request *request)
+{
+    watchers_begin(request);
+    return watchers_client_gone(request, true);
+}
+
+static bool holds_slot(const struct request *request)
+{
+    return request->ticket.granted && request->ticket.place != NO_INDEX;
 }
 
 enum admission_result admission_take(struct request *request, const struct source_wish *wish,
@@ -365,17 +447,20 @@ enum admission_result admission_take(struct request *request, const struct sourc
     bool final = false;
 
     joint_begin(&joint, request, wish, seat);
-    if (!wish->hedge) {
-        watchers_begin(request);
-        if (watchers_client_gone(request, true)) {
-            (void)request_client_left(request);
-            return ADMISSION_OVER;
-        }
+    if (joint.call.image && left_already(request)) {
+        (void)request_client_left(request);
+        return ADMISSION_OVER;
     }
     admit_arrive(&request->worker->gate, &joint.call, seat, &joint.answer);
-    if (joint.answer.verdict == ADMIT_QUEUED)
+    if (joint.answer.verdict == ADMIT_QUEUED) {
+        int64_t waited_ns;
+
         final = joint_wait(&joint, &result);
-    request->queue_ns += clock_monotonic_ns() - began_ns;
+        waited_ns = clock_monotonic_ns() - began_ns;
+        request->queue_ns += waited_ns;
+        if (holds_slot(request) && !joint.call.image)
+            plan_held(&request->plan, waited_ns);
+    }
     if (final)
         return result;
     if (joint.answer.verdict != ADMIT_GRANTED)

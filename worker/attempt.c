@@ -14,7 +14,7 @@
 #include <strings.h>
 
 #define HELD_BYTES_KEPT (16U << 10)
-#define TOKEN_TEXT_BYTES 4 /* of a prompt, roughly, until estimates calibrate themselves */
+#define TOKEN_TEXT_BYTES 4 /* of a prompt, roughly, where nothing is estimated */
 
 struct attempt *attempt_new(struct request *request, unsigned lane)
 {
@@ -77,6 +77,7 @@ void attempt_clear(struct attempt *attempt)
     attempt->fault = FAULT_NONE;
     attempt->transport_error[0] = '\0';
     attempt->judgement = (struct judgement){.class = ATTEMPT_OK, .retry_after_ms = -1};
+    attempt->limit_kind = NULL;
     judge_hints_begin(&attempt->hints);
 }
 
@@ -100,6 +101,11 @@ static bool is_chunked(const struct http_head *head)
     return false;
 }
 
+static void on_sent(void *context)
+{
+    flow_call_sent(context);
+}
+
 static bool on_head(void *context, const struct http_head *head)
 {
     struct attempt *attempt = context;
@@ -117,12 +123,12 @@ static bool on_head(void *context, const struct http_head *head)
         attempt->status = 0;
         return false;
     }
-    if (head->status >= 400 || attempt->is_stream)
+    if (head->status >= 400 || attempt->is_stream) { /* an error may be in the stream */
         attempt->held.limit = ATTEMPT_BODY_HELD_MAX; /* only documents are held for longer */
-    if (head->status >= 400 || attempt->is_stream)   /* an error may be in the stream */
         for (size_t i = 0; i < head->header_count; i++)
             judge_hints_read(&attempt->hints, head->headers[i].name, head->headers[i].value,
                              clock_wall_ms());
+    }
     pictures_begin(&attempt->pictures, request->reader.intent.endpoint, type,
                    header_value(head, "content-encoding"));
     attempt->counting = true;
@@ -212,7 +218,8 @@ static bool start_exchange(struct attempt *attempt)
         .connect_timeout_ms = attempt->source->connect_timeout_ms,
         .ca_file = attempt->source->ca_file,
     };
-    const struct http_sink sink = {.context = attempt, .on_head = on_head, .on_body = on_body};
+    const struct http_sink sink = {
+        .context = attempt, .on_sent = on_sent, .on_head = on_head, .on_body = on_body};
 
     attempt->body.read_at = 0;
     attempt->started_ns = clock_monotonic_ns();
@@ -239,10 +246,11 @@ static void emit(void *context, const char *bytes, size_t length)
 static void ask_for_usage(struct attempt *attempt)
 {
     const struct request *request = attempt->request;
+    const struct flow_terms *terms = &request->flow_targets.terms[attempt->candidate];
     struct body_edit edit;
 
     if (attempt->flow_place == NO_INDEX || !request->scope->flow_include_usage ||
-        request->flow_targets.terms[attempt->candidate].unit != FLOW_UNIT_TOKENS ||
+        terms->strategy < FLOW_STRATEGY_SHAPING || terms->unit != FLOW_UNIT_TOKENS ||
         !usage_option_edit(&request->reader.intent, &edit))
         return;
     body_reader_edit(&attempt->body, &edit);
@@ -250,9 +258,16 @@ static void ask_for_usage(struct attempt *attempt)
     attempt->strips_usage = true;
 }
 
+/* An error says what it says, and what cannot be read has no event to be found. */
+static bool strips_now(const struct attempt *attempt)
+{
+    return attempt->strips_usage && attempt->is_stream && attempt->status / 100 == 2 &&
+           attempt->pictures.body == PICTURES_SSE;
+}
+
 bool attempt_pass(struct attempt *attempt, const char *bytes, size_t length)
 {
-    if (!attempt->strips_usage || !attempt->is_stream)
+    if (!strips_now(attempt))
         return upstream_pass_body(attempt->request, bytes, length);
     usage_strip_feed(&attempt->strip, bytes, length);
     return attempt->fault != FAULT_client_gone;
@@ -260,7 +275,7 @@ bool attempt_pass(struct attempt *attempt, const char *bytes, size_t length)
 
 bool attempt_pass_end(struct attempt *attempt)
 {
-    if (attempt->strips_usage && attempt->is_stream)
+    if (strips_now(attempt))
         usage_strip_end(&attempt->strip);
     return attempt->fault != FAULT_client_gone;
 }
@@ -493,6 +508,18 @@ void attempt_judge(struct attempt *attempt)
 
 /* ---- booking --------------------------------------------------------------------------------- */
 
+/* What the request was taken for when it was sent, in tokens of its input. */
+static int64_t estimate_of(const struct attempt *attempt)
+{
+    const struct request *request = attempt->request;
+    const struct intent *intent = &request->reader.intent;
+
+    if (intent->est_input < 0)
+        return (int64_t)((intent->body_text_bytes + TOKEN_TEXT_BYTES - 1) / TOKEN_TEXT_BYTES);
+    return request->flow_targets.any ? request->flow_targets.inputs[attempt->candidate]
+                                     : intent->est_input;
+}
+
 static int64_t tokens_of(const struct attempt *attempt)
 {
     const struct delivered *delivered = &attempt->pictures.delivered;
@@ -513,8 +540,7 @@ void attempt_fill_record(struct attempt *attempt, int64_t ended_wall_ms, const c
         .ttft_ms = attempt->ttft_ns > 0 ? attempt->ttft_ns / NS_PER_MS : -1,
         .generation_ms =
             attempt->last_ns > 0 ? (attempt->last_ns - attempt->started_ns) / NS_PER_MS : -1,
-        .est_tokens = (int64_t)((request->reader.intent.body_text_bytes + TOKEN_TEXT_BYTES - 1) /
-                                TOKEN_TEXT_BYTES),
+        .est_tokens = estimate_of(attempt),
         .settled_tokens = tokens_of(attempt),
         .status = attempt->status,
         .pid = request->worker->pid,
@@ -524,6 +550,9 @@ void attempt_fill_record(struct attempt *attempt, int64_t ended_wall_ms, const c
     (void)text_copy(attempt->record.call_id, sizeof attempt->record.call_id, request->call_id);
     (void)text_copy(attempt->record.source, sizeof attempt->record.source, attempt->source->name);
     (void)text_copy(attempt->record.error, sizeof attempt->record.error, error);
+    if (attempt->limit_kind)
+        (void)text_copy(attempt->record.limit_kind, sizeof attempt->record.limit_kind,
+                        attempt->limit_kind);
 }
 
 static struct breaker_terms breaker_terms(const struct scope_options *scope)

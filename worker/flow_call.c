@@ -23,6 +23,7 @@ static void charge(struct request *request, size_t candidate)
     bool whole = request->scope->tpm_charge == TPM_CHARGE_PREDICTED;
     struct flow_prediction prediction;
 
+    request->flow_targets.inputs[candidate] = intent->est_input;
     target->predicted = 0;
     target->cost = 1;
     switch (target->terms->unit) {
@@ -42,12 +43,18 @@ static void charge(struct request *request, size_t candidate)
     }
 }
 
+/* What asks for work counts; to look at what another call has made is no part of any quota. */
+static bool asks_for_work(const struct request *request)
+{
+    return strcmp(request->method, "POST") == 0;
+}
+
 void flow_targets_make(struct request *request)
 {
     const struct scope_options *scope = request->scope;
     struct flow_targets *targets = &request->flow_targets;
 
-    targets->any = scope->flow != FLOW_STRATEGY_NONE;
+    targets->any = scope->flow != FLOW_STRATEGY_NONE && asks_for_work(request);
     for (size_t i = 0; targets->any && i < scope->member_count; i++) {
         const struct source_options *source = scope->members[i].source;
         const char *model = candidates_model(request, i);
@@ -76,14 +83,29 @@ static enum flow_class class_of(const struct request *request)
     return (enum flow_class)request->scope->flow_class;
 }
 
+/* Until when it may wait. One that holds a slot of the image gate keeps others from it: as long as a
+ * backoff may, no longer. */
+static int64_t may_wait_until_ns(const struct request *request, int64_t now_ns)
+{
+    const int64_t deadline_ns = request->plan.terms.deadline_ns;
+    int64_t hold_ns;
+
+    if (!request->ticket.granted || request->ticket.place == NO_INDEX)
+        return deadline_ns;
+    hold_ns = plan_hold_left_ns(&request->plan);
+    return hold_ns < deadline_ns - now_ns ? now_ns + hold_ns : deadline_ns;
+}
+
 struct flow_call flow_call_of(const struct request *request)
 {
+    const int64_t now_ns = clock_monotonic_ns();
+
     return (struct flow_call){
         .class = class_of(request),
         .client = request->client_name,
         .may_wait = true,
-        .deadline_ns = request->plan.terms.deadline_ns,
-        .now_ns = clock_monotonic_ns(),
+        .deadline_ns = may_wait_until_ns(request, now_ns),
+        .now_ns = now_ns,
     };
 }
 
@@ -94,7 +116,7 @@ void flow_call_sent(struct attempt *attempt)
     if (attempt->flow_place == NO_INDEX || attempt->flow_sent)
         return;
     attempt->flow_sent = true;
-    flow_sent(&attempt->request->worker->gate, attempt->flow_place, attempt->started_ns);
+    flow_sent(&attempt->request->worker->gate, attempt->flow_place, clock_monotonic_ns());
 }
 
 static bool counts_tokens(const struct attempt *attempt)
@@ -102,19 +124,39 @@ static bool counts_tokens(const struct attempt *attempt)
     return attempt->request->flow_targets.terms[attempt->candidate].unit == FLOW_UNIT_TOKENS;
 }
 
-/* Tokens of the answer as far as it has been seen: what it tells, else an event of a stream is one,
- * else its bytes. */
+/* It came to its end, and was a good one. */
+static bool is_whole(const struct attempt *attempt)
+{
+    return attempt->read_to_end && attempt->fault == FAULT_NONE && attempt->status / 100 == 2;
+}
+
+/* What was charged, or would be on top, for the answer. */
+static int64_t output_predicted(const struct attempt *attempt)
+{
+    const struct flow_targets *targets = &attempt->request->flow_targets;
+    const struct flow_target *target = &targets->list[attempt->candidate];
+
+    return target->cost + target->predicted - targets->inputs[attempt->candidate];
+}
+
+/* Tokens of the answer, from what is known now: what it tells, else an event of a stream is one, else
+ * its bytes. What is told in the middle of a stream may be its beginning; of a document that did not
+ * come, or not whole, nothing is known but what was expected. */
 static int64_t output_seen(const struct attempt *attempt)
 {
     const struct delivered *delivered = &attempt->pictures.delivered;
+    const bool good = attempt->counting && attempt->status / 100 == 2;
 
-    if (!attempt->counting || attempt->status / 100 != 2)
-        return 0;
-    if (delivered->tokens_out > 0)
+    if (good && attempt->is_stream) {
+        const int64_t events = (int64_t)attempt->pictures.sse.events;
+
+        return delivered->tokens_out > 0 && (is_whole(attempt) || delivered->tokens_out > events)
+                   ? delivered->tokens_out
+                   : events;
+    }
+    if (good && delivered->tokens_out > 0)
         return delivered->tokens_out;
-    if (attempt->is_stream)
-        return (int64_t)attempt->pictures.sse.events;
-    return attempt->bytes / JSON_BYTES_PER_TOKEN;
+    return is_whole(attempt) ? attempt->bytes / JSON_BYTES_PER_TOKEN : output_predicted(attempt);
 }
 
 /* Units used, from what is known now (research 5.4: never nothing, field by field). */
@@ -183,6 +225,50 @@ static bool refusal_of(const struct attempt *attempt, enum adaptive_kind *ret)
     UNREACHABLE();
 }
 
+/* Whether a minute's quota refused or a second's is told from our own use; without flow control, or
+ * without knowing the quota, it is not. */
+static bool is_refined(const struct attempt *attempt)
+{
+    const struct flow_terms *terms = attempt->request->flow_targets.list[attempt->candidate].terms;
+
+    if (attempt->flow_place == NO_INDEX || !terms)
+        return false;
+    if (terms->strategy == FLOW_STRATEGY_ADAPTIVE)
+        return true;
+    return (attempt->judgement.dimension == THROTTLE_TOKENS ? terms->units_quota
+                                                            : terms->requests_quota) > 0;
+}
+
+/* For the ledger: which limit of the upstream it ran into (F12); NULL: none. kind: as made right from
+ * our own use, where refined. */
+static const char *limit_word(const struct attempt *attempt, bool refined, enum adaptive_kind kind)
+{
+    static const char *const words[] = {
+        [THROTTLE_UNKNOWN] = "unknown",        [THROTTLE_REQUESTS] = "requests",
+        [THROTTLE_TOKENS] = "tokens",          [THROTTLE_RAMP] = "burst",
+        [THROTTLE_CONCURRENCY] = "saturation",
+    };
+
+    switch (attempt->judgement.class) {
+    case ATTEMPT_THROTTLE:
+        return refined ? adaptive_kind_name(kind) : words[attempt->judgement.dimension];
+    case ATTEMPT_TRANSIENT:
+        return attempt->status == 503 || attempt->status == 529 ? "saturation" : NULL;
+    case ATTEMPT_QUOTA_DAY:
+        return "day";
+    case ATTEMPT_MONEY:
+        return "money";
+    case ATTEMPT_OK:
+    case ATTEMPT_UNSENT:
+    case ATTEMPT_UNKNOWN:
+    case ATTEMPT_CREDENTIAL:
+    case ATTEMPT_REQUEST:
+    case ATTEMPT_OURS:
+        return NULL;
+    }
+    UNREACHABLE();
+}
+
 static int64_t known(int64_t tokens)
 {
     return tokens > 0 ? tokens : 0;
@@ -192,9 +278,12 @@ static void take_sample(const struct attempt *attempt, struct adaptive_sample *s
 {
     const struct delivered *delivered = &attempt->pictures.delivered;
     int64_t output = output_seen(attempt);
+    int64_t input = attempt->request->flow_targets.inputs[attempt->candidate];
 
+    if (delivered->tokens_in > 0)
+        input = delivered->tokens_in - known(delivered->tokens_cached);
     *sample = (struct adaptive_sample){
-        .input_tokens = attempt->request->reader.intent.est_input,
+        .input_tokens = input,
         .output_tokens = output,
         .streamed_tokens = -1,
         .ttft_ns = attempt->ttft_ns > 0 ? attempt->ttft_ns : -1,
@@ -213,43 +302,66 @@ static void learn_usage(const struct attempt *attempt)
     const struct flow_prediction usage = {.input = delivered->tokens_in,
                                           .output = delivered->tokens_out};
 
-    if (attempt->counting && attempt->status / 100 == 2 && counts_tokens(attempt) &&
-        usage.input > 0)
+    if (attempt->counting && is_whole(attempt) && counts_tokens(attempt) && usage.input > 0)
         flow_learn(&request->worker->gate, attempt->flow_place, request->reader.intent.est_input,
                    &usage);
 }
 
-void flow_call_end(struct attempt *attempt, bool lost)
+/* The upstream said no, with an error's status or in an answer that is none: it did nothing. */
+static bool was_refused(const struct attempt *attempt)
+{
+    switch (attempt->judgement.class) {
+    case ATTEMPT_THROTTLE:
+    case ATTEMPT_QUOTA_DAY:
+    case ATTEMPT_MONEY:
+    case ATTEMPT_CREDENTIAL:
+    case ATTEMPT_REQUEST:
+        return true;
+    case ATTEMPT_OK:
+    case ATTEMPT_TRANSIENT:
+    case ATTEMPT_UNSENT:
+    case ATTEMPT_UNKNOWN:
+    case ATTEMPT_OURS:
+        return attempt->status >= 400;
+    }
+    UNREACHABLE();
+}
+
+/* The end of one that was sent. */
+static enum adaptive_kind give_back(struct attempt *attempt, bool lost, struct flow_end *end)
 {
     struct gate *gate = &attempt->request->worker->gate;
     struct adaptive_sample sample;
+
+    if (lost)
+        return flow_keep(gate, &attempt->flow_place, end);
+    if (was_refused(attempt))
+        return flow_refund(gate, &attempt->flow_place, end);
+    learn_usage(attempt);
+    end->units = units_used(attempt);
+    if (attempt->judgement.class == ATTEMPT_OK && is_whole(attempt)) {
+        take_sample(attempt, &sample);
+        end->sample = &sample;
+    }
+    return flow_settle(gate, &attempt->flow_place, end);
+}
+
+void flow_call_end(struct attempt *attempt, bool lost)
+{
     struct flow_end end = {
         .now_ns = clock_monotonic_ns(),
         .random = (uint32_t)hash_bytes(&attempt->started_ns, sizeof attempt->started_ns),
     };
+    const bool refined = is_refined(attempt);
+    enum adaptive_kind kind = ADAPTIVE_FAULT;
 
-    if (attempt->flow_place == NO_INDEX)
-        return;
-    if (attempt_was_sent(attempt))
-        flow_call_sent(attempt);
-    if (!attempt->flow_sent) {
-        flow_cancel(gate, &attempt->flow_place, end.now_ns);
-        return;
+    if (attempt->flow_place != NO_INDEX && !attempt->flow_sent) {
+        flow_cancel(&attempt->request->worker->gate, &attempt->flow_place, end.now_ns);
+    } else if (attempt->flow_place != NO_INDEX) {
+        if (attempt->judgement.retry_after_ms > 0)
+            end.retry_after_ns = attempt->judgement.retry_after_ms * NS_PER_MS;
+        end.refused = refusal_of(attempt, &end.kind);
+        kind = give_back(attempt, lost, &end);
     }
-    if (attempt->judgement.retry_after_ms > 0)
-        end.retry_after_ns = attempt->judgement.retry_after_ms * NS_PER_MS;
-    end.refused = refusal_of(attempt, &end.kind);
-    if (lost) {
-        (void)flow_keep(gate, &attempt->flow_place, &end);
-    } else if (attempt->status >= 400) {
-        (void)flow_refund(gate, &attempt->flow_place, &end);
-    } else {
-        learn_usage(attempt);
-        end.units = units_used(attempt);
-        if (attempt->judgement.class == ATTEMPT_OK && attempt->status / 100 == 2) {
-            take_sample(attempt, &sample);
-            end.sample = &sample;
-        }
-        (void)flow_settle(gate, &attempt->flow_place, &end);
-    }
+    attempt->limit_kind = lost ? NULL : limit_word(attempt, refined, kind);
 }

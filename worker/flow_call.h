@@ -28,7 +28,7 @@ void flow_targets_make(struct request *request);
 /* The class it may claim, its client, its deadline. */
 struct flow_call flow_call_of(const struct request *request);
 
-/* The attempt's request goes out, if it has not been said already. */
+/* The first byte of the attempt's request has gone out. */
 void flow_call_sent(struct attempt *attempt);
 /* Its answer grows: long ones are charged as they come, once a second. */
 void flow_call_progress(struct attempt *attempt);

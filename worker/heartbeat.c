@@ -9,6 +9,12 @@ static bool is_image_document(const struct request *request)
     return request->reader.intent.image && !request_wants_stream(request);
 }
 
+static void begin_after(struct request *request, int64_t first_ms)
+{
+    if (request->next_heartbeat_ns == CLOCK_NEVER && first_ms > 0)
+        request->next_heartbeat_ns = request->arrived_ns + first_ms * NS_PER_MS;
+}
+
 void heartbeat_begin(struct request *request)
 {
     const struct image_concurrency_options *image = &request->worker->options->image;
@@ -21,8 +27,13 @@ void heartbeat_begin(struct request *request)
     else if (request_wants_stream(request) && request->ticket.place != NO_INDEX &&
              !request->ticket.granted)
         first_ms = image->queue_stream_headers_after_ms;
-    if (request->next_heartbeat_ns == CLOCK_NEVER && first_ms > 0)
-        request->next_heartbeat_ns = request->arrived_ns + first_ms * NS_PER_MS;
+    begin_after(request, first_ms);
+}
+
+void heartbeat_begin_in_flow(struct request *request)
+{
+    if (request_wants_stream(request))
+        begin_after(request, request->worker->options->image.queue_stream_headers_after_ms);
 }
 
 bool heartbeat_send(struct request *request, int64_t now_ns)

@@ -14,6 +14,8 @@
 
 /* The call begins to wait (in the queue or for its upstream): set when the first one is due. */
 void heartbeat_begin(struct request *request);
+/* It waits in a flow (shared/flow.h), where every stream is kept alive, with or without a gate. */
+void heartbeat_begin_in_flow(struct request *request);
 /* Send what is due at now_ns. False: the client is gone. */
 bool heartbeat_send(struct request *request, int64_t now_ns);
 

@@ -72,6 +72,8 @@ enum http_take { HTTP_TAKEN, HTTP_PAUSE, HTTP_ABORT };
 /* Called within http_client_run; they must not start or end exchanges. */
 struct http_sink {
     void *context;
+    /* The first byte of the request has gone out. NULL: not wanted. */
+    void (*on_sent)(void *context);
     /* The final head is here. Return false to abort. */
     bool (*on_head)(void *context, const struct http_head *head);
     /* HTTP_PAUSE: not taken, offer it again after http_exchange_resume. */

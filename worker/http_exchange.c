@@ -218,6 +218,13 @@ static bool has_to_send(const struct http_exchange *exchange)
     return exchange->out_bytes + (uint64_t)exchange->body_left > 0 && !exchange->cannot_send;
 }
 
+static void note_sent(struct http_exchange *exchange)
+{
+    exchange->sent_ns = clock_monotonic_ns();
+    if (exchange->sink.on_sent)
+        exchange->sink.on_sent(exchange->sink.context);
+}
+
 static void send_some(struct http_exchange *exchange)
 {
     for (int i = 0; i < SENDS_AT_ONCE && has_to_send(exchange); i++) {
@@ -235,7 +242,7 @@ static void send_some(struct http_exchange *exchange)
             return;
         }
         if (exchange->sent_ns == 0)
-            exchange->sent_ns = clock_monotonic_ns();
+            note_sent(exchange);
         exchange->out += n;
         exchange->out_bytes -= (size_t)n;
     }

@@ -511,6 +511,20 @@ struct plan_step plan_without_fallback(struct plan *plan, int64_t now_ns)
     return plan->end;
 }
 
+int64_t plan_hold_left_ns(const struct plan *plan)
+{
+    if (plan->terms.retry_hold_ns == CLOCK_NEVER)
+        return CLOCK_NEVER;
+    return plan->hold_wait_ns < plan->terms.retry_hold_ns
+               ? plan->terms.retry_hold_ns - plan->hold_wait_ns
+               : 0;
+}
+
+void plan_held(struct plan *plan, int64_t wait_ns)
+{
+    plan->hold_wait_ns = later_ns(plan->hold_wait_ns, wait_ns);
+}
+
 bool plan_is_last_hope(const struct plan *plan)
 {
     uint64_t others = allowed(plan);

@@ -165,6 +165,10 @@ void plan_taken_back(struct plan *plan, unsigned lane, int64_t now_ns);
 /* No entry of the fallback list could serve the call after all: what it comes to then, ANSWER or
  * FAIL. Only after FALLBACK. */
 struct plan_step plan_without_fallback(struct plan *plan, int64_t now_ns);
+/* How long an image call may still wait with its slot; CLOCK_NEVER: as long as it likes. */
+int64_t plan_hold_left_ns(const struct plan *plan);
+/* It waited so long with its slot for an admission. */
+void plan_held(struct plan *plan, int64_t wait_ns);
 /* Could nothing more be tried if the running attempt failed now? Then its head may pass at once,
  * whatever it says (but for one that speaks of our own key). */
 bool plan_is_last_hope(const struct plan *plan);

@@ -176,6 +176,7 @@ enum step_result receive_step(struct request *request)
         .image_models = image->image_models,
         .count_chat_images = image->count_chat_images,
         .dashscope_async = async && strcasecmp(async, "enable") == 0,
+        .skip_estimate = !request->worker->flows,
     };
     enum step_result result;
 

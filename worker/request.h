@@ -37,6 +37,7 @@ struct worker {
     struct gate gate;
     struct http_pool *pool;
     uint32_t source_rows[SOURCES_MAX]; /* by source_options.index */
+    bool flows;                        /* some scope has flow control: requests are estimated */
     struct bell bell;
     struct door door;
     struct spool_limits spool_limits;

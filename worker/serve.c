@@ -244,6 +244,14 @@ static bool find_sources(struct worker *worker)
     return sources_register(&worker->gate, names, options->source_count, worker->source_rows);
 }
 
+static bool has_flows(const struct options *options)
+{
+    for (size_t i = 0; i < options->scope_count; i++)
+        if (options->scopes[i].flow != FLOW_STRATEGY_NONE)
+            return true;
+    return false;
+}
+
 static bool set_up(struct server *server)
 {
     const struct options *options = server->context->options;
@@ -299,6 +307,7 @@ int serve_main(const struct child_context *context)
     server.thread_count = (unsigned)options_threads(context->options);
     server.drain_until_ns = CLOCK_NEVER;
     worker->options = context->options;
+    worker->flows = has_flows(context->options);
     worker->pid = getpid();
     worker->segment = context->segment;
     worker->listen_fd = context->listen_fd;

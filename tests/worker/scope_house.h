@@ -219,7 +219,8 @@ static inline void scene_ask(struct scene *scene, const char *path, const char *
     const struct intent_request asked = {.method = request->method,
                                          .path = path,
                                          .content_type = "application/json",
-                                         .image_models = image_models};
+                                         .image_models = image_models,
+                                         .skip_estimate = !request->worker->flows};
 
     spool_reset(&request->body);
     intent_begin(&request->reader, &asked);
@@ -284,6 +285,7 @@ static inline int scene_drop(void **state)
     upstream_close(scene->house->request);
     scene_stop(scene);
     assert_int_equal(fixture_use(&worker->gate).used, 0);
+    assert_int_equal(segment_layout(&scene->segment)->flow_places_used, 0);
     for (unsigned i = 0; i < SCENE_SOURCES; i++) {
         assert_int_equal(
             fixture_view(&worker->gate, scene->sources[i].name, clock_monotonic_ns()).in_flight, 0);

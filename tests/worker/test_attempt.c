@@ -1,6 +1,6 @@
 /* test_attempt.c - one exchange: what is held back until it commits (H4), its deadlines (H5), whose fault a
- * failure is (H2), and that it is booked once. The web server is tests/fakes/fastcgi. */
-#include "tests/worker/scope_house.h"
+ * failure is (H2), that it is booked once, and the usage asked for and kept back (F6). The web server is tests/fakes/fastcgi. */
+#include "tests/worker/flow_house.h"
 
 static atomic_bool committed;
 
@@ -446,6 +446,109 @@ static void n5_an_image_that_may_be_paid_is_of_unknown_outcome(void **state)
     assert_int_equal(class_of(scene, 503, error, ""), ATTEMPT_TRANSIENT);
 }
 
+/* ---- usage ------------------------------------------------------------------------------------ */
+
+#define USAGE "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":70,\"completion_tokens\":30}}\n\n"
+#define ASKING_BODY                                                                                \
+    "{\"model\":\"gpt-5\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"            \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"
+
+static void stream_usage(struct server *with)
+{
+    while (true) {
+        int fd = server_take(with);
+
+        if (fd < 0)
+            return;
+        (void)server_send(fd, STREAM_HEAD ROLE WORD("hello") USAGE DONE);
+        close(fd);
+    }
+}
+
+static void f6_usage_is_asked_for_and_kept_to_ourselves(void **state)
+{
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, stream_usage);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_non_null(strstr(scene_got(now, 0), "\"include_usage\":true"));
+    assert_string_equal(scene_body(now), ROLE WORD("hello") DONE);
+    assert_use("a", 1, 100);
+    assert_int_equal(scene_call(now).tokens_out, 30);
+}
+
+static void f6_who_asks_for_usage_gets_it(void **state)
+{
+    scene_ask(now, "/v1/chat/completions", ASKING_BODY);
+    scene_serve(now, 0, stream_usage);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_string_equal(scene_got(now, 0), ASKING_BODY);
+    assert_string_equal(scene_body(now), ROLE WORD("hello") USAGE DONE);
+    assert_use("a", 1, 100);
+}
+
+/* Nothing is changed where tokens do not count. */
+static void f6_usage_is_not_asked_for_where_nobody_needs_it(void **state)
+{
+    static const enum flow_strategy strategies[] = {FLOW_STRATEGY_NONE, FLOW_STRATEGY_RETRY,
+                                                    FLOW_STRATEGY_RATE};
+
+    (void)state;
+    scene_serve(now, 0, stream_usage);
+    for (size_t i = 0; i < LENGTH(strategies) + 2; i++) {
+        struct request *request = now->house->request;
+
+        now->house->scope.flow =
+            (int)(i < LENGTH(strategies) ? strategies[i] : FLOW_STRATEGY_SHAPING);
+        now->house->scope.flow_include_usage = i != LENGTH(strategies);
+        now->sources[0].flow_unit =
+            i == LENGTH(strategies) + 1 ? FLOW_UNIT_TASKS : FLOW_UNIT_TOKENS;
+        scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+        attempt_clear(request->attempt);
+        request->attempts = 0;
+        request->committed = false;
+        request->response = RESPONSE_NONE;
+        fake_fastcgi_reset(now->house->fcgi);
+        assert_int_equal(attempts_step(request), STEP_NEXT);
+        assert_int_equal(relay_step(request), STEP_NEXT);
+        assert_int_equal(respond_step(request), STEP_NEXT);
+        assert_int_equal(settle_step(request), STEP_NEXT);
+        assert_string_equal(scene_body(now), ROLE WORD("hello") USAGE DONE);
+    }
+    scene_stop(now);
+    assert_string_equal(scene_got(now, 0), STREAM_BODY);
+    assert_int_equal(scene_asked(now, 0), LENGTH(strategies) + 2);
+}
+
+static void say_used_as_json(struct server *with)
+{
+    (void)server_answer(with, JSON_HEAD, USED_BODY);
+}
+
+static void f6_an_answer_that_is_no_stream_stays_as_it_is(void **state)
+{
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, say_used_as_json);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_non_null(strstr(scene_got(now, 0), "\"include_usage\":true"));
+    assert_string_equal(scene_body(now), USED_BODY);
+    assert_use("a", 1, 100);
+}
+
+static void stream_error_with_usage(struct server *with)
+{
+    (void)server_answer(with, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/event-stream\r\n",
+                        USAGE);
+}
+
+static void f6_an_error_stays_as_it_is(void **state)
+{
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, stream_error_with_usage);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_string_equal(scene_body(now), USAGE);
+    assert_use("a", 1, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +572,11 @@ int main(void)
         WITH_ATTEMPT(an_attempt_that_never_was_is_not_booked),
         WITH_ATTEMPT(h2_a_key_is_the_fault_of_who_brought_it),
         WITH_ATTEMPT(n5_an_image_that_may_be_paid_is_of_unknown_outcome),
+        WITH_FLOW(f6_usage_is_asked_for_and_kept_to_ourselves),
+        WITH_FLOW(f6_who_asks_for_usage_gets_it),
+        WITH_FLOW(f6_usage_is_not_asked_for_where_nobody_needs_it),
+        WITH_FLOW(f6_an_answer_that_is_no_stream_stays_as_it_is),
+        WITH_FLOW(f6_an_error_stays_as_it_is),
     };
 
     return cmocka_run_group_tests(tests, scene_init_process, NULL);
