@@ -31,7 +31,8 @@ static const char call_sql[] =
 
 static const char attempts_sql[] =
     "SELECT n, source, hedge, started_at, ended_at, ttft_ms, generation_ms, status, error,"
-    " limit_kind, est_tokens, settled_tokens, kept_est, pid FROM attempts WHERE logical_call_id = ?1 "
+    " limit_kind, est_tokens, settled_tokens, kept_est, pid FROM attempts WHERE logical_call_id = "
+    "?1 "
     "ORDER BY "
     "n";
 
@@ -54,6 +55,31 @@ static const char latencies_sql[] =
     "   'timeout', 'shutdown') THEN elapsed_ms END AS least_ms FROM primaries)"
     " SELECT scope, stream, known_ms IS NULL, coalesce(known_ms, least_ms) FROM judged"
     " WHERE coalesce(known_ms, least_ms) >= 0";
+
+#define WALL_MS(column) "CAST(round((julianday(" column ") - 2440587.5) * 86400000.0) AS INTEGER)"
+
+static const char exchanges_sql[] =
+    "WITH newest AS (SELECT coalesce(sources.quota_group, attempts.source) AS quota_group,"
+    "  model_asked, coalesce(limit_kind, '') AS limit_kind, coalesce(attempts.error, '') AS error,"
+    "  " WALL_MS(
+        "attempts.started_at") " AS started_ms,"
+                               "  " WALL_MS(
+                                   "attempts.ended_at") " AS ended_ms,"
+                                                        "  coalesce(est_tokens, -1) AS est_tokens, "
+                                                        "coalesce(settled_tokens, -1) AS "
+                                                        "settled_tokens,"
+                                                        "  coalesce(attempts.status, 0) BETWEEN "
+                                                        "200 AND 299 AND attempts.error IS NULL AS "
+                                                        "good"
+                                                        " FROM calls JOIN attempts ON "
+                                                        "attempts.logical_call_id = calls.call_id"
+                                                        "  LEFT JOIN sources ON sources.name = "
+                                                        "attempts.source"
+                                                        " WHERE calls.arrived_at >= ?1 AND "
+                                                        "calls.arrived_at <= ?2 AND "
+                                                        "attempts.ended_at IS NOT NULL"
+                                                        " ORDER BY calls.arrived_at DESC LIMIT ?3)"
+                                                        " SELECT * FROM newest ORDER BY started_ms";
 
 static bool failed(struct ledger_reader *reader)
 {
@@ -234,6 +260,50 @@ bool ledger_read_latencies(struct ledger_reader *reader, const struct ledger_lat
         };
 
         take(context, &latency);
+    }
+    if (code != SQLITE_DONE)
+        (void)failed(reader);
+    (void)sqlite3_finalize(statement);
+    return code == SQLITE_DONE;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+static const char *text_of(sqlite3_stmt *statement, int column)
+{
+    const unsigned char *text = sqlite3_column_text(statement, column);
+
+    return text ? (const char *)text : "";
+}
+
+bool ledger_read_exchanges(struct ledger_reader *reader, const struct ledger_exchange_wish *wish,
+                           ledger_exchange_function *take, void *context)
+{
+    sqlite3_stmt *statement = prepare(reader, exchanges_sql);
+    char since[CLOCK_ISO_SIZE], until[CLOCK_ISO_SIZE];
+    int code;
+
+    if (!statement)
+        return false;
+    clock_iso(wish->since_wall_ms, since);
+    clock_iso(wish->until_wall_ms, until);
+    (void)sqlite3_bind_text(statement, 1, since, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(statement, 2, until, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(statement, 3, wish->most);
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        const struct ledger_exchange exchange = {
+            .quota_group = text_of(statement, 0),
+            .model = text_of(statement, 1),
+            .limit_kind = text_of(statement, 2),
+            .error = text_of(statement, 3),
+            .started_wall_ms = sqlite3_column_int64(statement, 4),
+            .ended_wall_ms = sqlite3_column_int64(statement, 5),
+            .est_tokens = sqlite3_column_int64(statement, 6),
+            .settled_tokens = sqlite3_column_int64(statement, 7),
+            .good = sqlite3_column_int(statement, 8) != 0,
+        };
+
+        take(context, &exchange);
     }
     if (code != SQLITE_DONE)
         (void)failed(reader);

@@ -1,6 +1,6 @@
 /*
- * ledger_read.h - what the programs themselves read from the ledger: one call with its attempts, and
- * latencies for advice about hedging. A connection of its own, read-only; never waits longer than
+ * ledger_read.h - what the programs themselves read from the ledger: one call with its attempts,
+ * latencies for advice about hedging, and exchanges for that about limits. A connection of its own, read-only; never waits longer than
  * the reader was told to.
  */
 #ifndef SHARED_LEDGER_READ_H
@@ -57,6 +57,23 @@ struct ledger_latency_wish {
 MUST_CHECK bool ledger_read_latencies(struct ledger_reader *reader,
                                       const struct ledger_latency_wish *wish,
                                       ledger_latency_function *take, void *context);
+
+/* Exchanges with sources, in the order in which they began; for the diagnosis of refusals. */
+struct ledger_exchange {
+    const char *quota_group, *model; /* the model as the caller asked for it */
+    const char *limit_kind, *error;  /* "" = none */
+    int64_t started_wall_ms, ended_wall_ms;
+    int64_t est_tokens, settled_tokens; /* -1 = not known */
+    bool good;                          /* answered, without an error */
+};
+typedef void ledger_exchange_function(void *context, const struct ledger_exchange *exchange);
+struct ledger_exchange_wish {
+    int64_t since_wall_ms, until_wall_ms; /* their calls arrived then */
+    int64_t most;                         /* the newest */
+};
+MUST_CHECK bool ledger_read_exchanges(struct ledger_reader *reader,
+                                      const struct ledger_exchange_wish *wish,
+                                      ledger_exchange_function *take, void *context);
 
 /* What the last failure was, in one sentence. */
 const char *ledger_reader_error(const struct ledger_reader *reader);

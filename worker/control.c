@@ -1,6 +1,6 @@
 /*
  * control.c - penstockctl: asks the monitor over the status socket and prints what it says; advice
- * about hedging it reads from the ledger itself.
+ * about hedging and limits it reads from the ledger itself.
  *
  * Exit status: 0 done, 1 not reachable or refused (with a sentence what to do), 2 wrong usage.
  */
@@ -8,6 +8,7 @@
 #include "base/json_scan.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "worker/diagnose_report.h"
 #include "worker/fastcgi_call.h"
 #include "worker/hedge_advice.h"
 #include "worker/options.h"
@@ -29,6 +30,8 @@
 #define RELOAD_TIMEOUT_NS (15 * NS_PER_S)
 #define RELOAD_LOOK_NS (100 * NS_PER_MS)
 #define URI_SIZE 200
+#define LAST_MS INT64_C(600000)
+#define LAST_MS_MAX (30 * INT64_C(86400000))
 #define NAME_LENGTH_MAX 100U /* of an argument in a URI: there is room for more */
 
 struct control {
@@ -37,6 +40,7 @@ struct control {
     struct options *options;   /* keeps the address */
     struct text report;        /* of the configuration that could not be read */
     bool json;
+    int64_t last_ms;      /* --last */
     const char *argument; /* of the command, NULL = none */
 };
 
@@ -55,6 +59,7 @@ static int run_reload(struct control *control, const struct command *command);
 static int run_call(struct control *control, const struct command *command);
 static int run_drain(struct control *control, const struct command *command);
 static int run_hedge_advice(struct control *control, const struct command *command);
+static int run_diagnose(struct control *control, const struct command *command);
 
 static const struct command commands[] = {
     {"status", NULL, "/penstock/status?full", "everything: slots, queue, processes, counters",
@@ -73,6 +78,8 @@ static const struct command commands[] = {
      "/penstock/control?undrain=", "let calls go there again; also closes its breaker", run_drain},
     {"hedge-advice", "[SCOPE]", NULL, "thresholds for hedging, by the latencies in the ledger",
      run_hedge_advice},
+    {"diagnose", NULL, NULL,
+     "which limits upstreams refused for lately, and what to do (--last TIME)", run_diagnose},
     {"limit", "N", "/penstock/control?limit=",
      "let N image calls run at a time (0 = no limit) until the next reload", run_limit},
     {"reload", NULL, "/penstock/control?reload",
@@ -87,12 +94,13 @@ static int usage(FILE *out, int status)
     for (size_t i = 0; i < LENGTH(commands); i++)
         (void)fprintf(out, "  %s %-*s %s\n", commands[i].name, 20 - (int)strlen(commands[i].name),
                       commands[i].argument ? commands[i].argument : "", commands[i].help);
-    (void)fputs(
-        "  -c FILE     configuration that names the status socket; " CONFIGURATION_PATH "\n"
-        "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
-        "  --json      status, queue, slots, sources, flows, call and hedge-advice as JSON\n"
-        "  --version   print the version\n",
-        out);
+    (void)fputs("  -c FILE     configuration that names the status socket; " CONFIGURATION_PATH "\n"
+                "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
+                "  --json      status, queue, slots, sources, flows, call, hedge-advice and "
+                "diagnose as JSON\n"
+                "  --last TIME what diagnose looks at: 30s, 10m, 2h; 10m\n"
+                "  --version   print the version\n",
+                out);
     return status;
 }
 
@@ -326,6 +334,45 @@ static int run_hedge_advice(struct control *control, const struct command *comma
     return advised ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* Advice is for a configuration. Where a socket was named, it was not read yet. */
+static const struct options *configuration_of(struct control *control)
+{
+    const char *path = control->configuration ? control->configuration : CONFIGURATION_PATH;
+
+    if (!control->options && access(path, F_OK) == 0 &&
+        !options_load(path, &control->report, &control->options))
+        control->options = NULL;
+    return control->options;
+}
+
+static int run_diagnose(struct control *control, const struct command *command)
+{
+    char directory[PATH_MAX];
+    struct diagnose_wish wish = {
+        .state_directory = directory,
+        .last_ms = control->last_ms,
+        .now_wall_ms = clock_wall_ms(),
+        .json = control->json,
+    };
+    struct text out;
+    struct text why;
+    bool ok;
+
+    (void)command;
+    wish.options = configuration_of(control);
+    if (!find_ledger(control, directory, sizeof directory))
+        return EXIT_FAILURE;
+    text_init(&out, ANSWER_BYTES_MAX);
+    text_init(&why, 1000);
+    ok = diagnose_report(&wish, &out, &why);
+    (void)fputs(text_string(&out), stdout);
+    if (!ok)
+        (void)fprintf(stderr, "penstockctl: %s\n", text_string(&why));
+    text_release(&out);
+    text_release(&why);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static bool is_past(const struct control *control, uint64_t before, uint64_t *ret_generation)
 {
     struct fastcgi_reply reply;
@@ -412,6 +459,7 @@ static int take_options(struct control *control, int count, char **arguments)
 {
     static const struct option options[] = {
         {"json", no_argument, NULL, 'j'},
+        {"last", required_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'v'},
         {NULL, 0, NULL, 0},
@@ -430,6 +478,15 @@ static int take_options(struct control *control, int count, char **arguments)
         case 'j':
             control->json = true;
             break;
+        case 'l':
+            if (!parse_duration_ms(optarg, 1000, &control->last_ms) || control->last_ms <= 0 ||
+                control->last_ms > LAST_MS_MAX) {
+                (void)fprintf(stderr,
+                              "penstockctl: \"%s\" is no time up to 30d, such as 30s, 10m or 2h\n",
+                              optarg);
+                return EXIT_USAGE;
+            }
+            break;
         case 'h':
             return usage(stdout, EXIT_SUCCESS);
         case 'v':
@@ -443,7 +500,7 @@ static int take_options(struct control *control, int count, char **arguments)
 
 int main(int count, char **arguments)
 {
-    struct control control = {0};
+    struct control control = {.last_ms = LAST_MS};
     const struct command *command;
     int status = take_options(&control, count, arguments);
 

@@ -261,6 +261,60 @@ static void what_tells_nothing_is_left_out_H19(void **state)
     assert_string_equal(latencies(fixture, &wish), "a,whole,3\n");
 }
 
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+static void note_exchange(void *context, const struct ledger_exchange *exchange)
+{
+    char *text = context;
+    size_t length = strlen(text);
+
+    (void)snprintf(text + length, 1000 - length, "%s/%s %jd+%jd %s %s %jd %jd %d\n",
+                   exchange->quota_group, exchange->model,
+                   (intmax_t)(exchange->started_wall_ms - ARRIVED_WALL_MS),
+                   (intmax_t)(exchange->ended_wall_ms - exchange->started_wall_ms),
+                   exchange->limit_kind, exchange->error, (intmax_t)exchange->est_tokens,
+                   (intmax_t)exchange->settled_tokens, exchange->good);
+}
+
+static void exchanges_come_in_their_order_F12(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct ledger_source source = {.name = "openai",
+                                         .base_url = "",
+                                         .dialect = "openai",
+                                         .quota_group = "acme",
+                                         .loaded_wall_ms = ARRIVED_WALL_MS};
+    struct ledger_exchange_wish wish = {
+        .since_wall_ms = ARRIVED_WALL_MS, .until_wall_ms = ARRIVED_WALL_MS + 5000, .most = 10};
+    struct call_record call = call_of(1, ARRIVED_WALL_MS + 100);
+    struct attempt_record attempt = attempt_of(call.call_id, 1, "limit_requests");
+    struct ledger_reader *reader = reader_of(fixture);
+
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_source(fixture->ledger, &source));
+    assert_true(ledger_commit(fixture->ledger));
+    put_call(fixture, &call);
+    attempt.status = 429;
+    attempt.est_tokens = 77;
+    (void)text_copy(attempt.limit_kind, sizeof attempt.limit_kind, "rpm");
+    put_attempt(fixture, &attempt);
+    attempt = attempt_of(call.call_id, 2, "");
+    attempt.settled_tokens = 99;
+    (void)text_copy(attempt.source, sizeof attempt.source, "gone"); /* of an older configuration */
+    put_attempt(fixture, &attempt);
+    attempt = running_of(call.call_id, 3, 4711);
+    put_attempt(fixture, &attempt);
+    call = call_of(2, ARRIVED_WALL_MS - 1); /* too old */
+    attempt = attempt_of(call.call_id, 1, "");
+    put_call(fixture, &call);
+    put_attempt(fixture, &attempt);
+    fixture->answer[0] = '\0';
+    assert_true(ledger_read_exchanges(reader, &wish, note_exchange, fixture->answer));
+    assert_string_equal(fixture->answer, "acme/gpt-image-2 10+900 rpm limit_requests 77 -1 0\n"
+                                         "gone/gpt-image-2 20+900   -1 99 1\n");
+    ledger_reader_close(reader);
+}
+
 int main(void)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -271,6 +325,7 @@ int main(void)
         TEST(the_writer_does_not_hold_up_readers_L4),
         TEST(what_was_given_up_took_at_least_as_long_H19),
         TEST(what_tells_nothing_is_left_out_H19),
+        TEST(exchanges_come_in_their_order_F12),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
