@@ -12,6 +12,7 @@
 #include "worker/fastcgi_call.h"
 #include "worker/hedge_advice.h"
 #include "worker/options.h"
+#include "worker/try_fallback.h"
 #include "worker/version.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ struct control {
     struct text report;        /* of the configuration that could not be read */
     bool json;
     int64_t last_ms;      /* --last */
+    const char *model;    /* --model, NULL = not given */
     const char *argument; /* of the command, NULL = none */
 };
 
@@ -60,6 +62,7 @@ static int run_call(struct control *control, const struct command *command);
 static int run_drain(struct control *control, const struct command *command);
 static int run_hedge_advice(struct control *control, const struct command *command);
 static int run_diagnose(struct control *control, const struct command *command);
+static int run_try_fallback(struct control *control, const struct command *command);
 
 static const struct command commands[] = {
     {"status", NULL, "/penstock/status?full", "everything: slots, queue, processes, counters",
@@ -80,6 +83,8 @@ static const struct command commands[] = {
      run_hedge_advice},
     {"diagnose", NULL, NULL,
      "which limits upstreams refused for lately, and what to do (--last TIME)", run_diagnose},
+    {"try-fallback", "SCOPE", NULL, "one small chat call to each entry of its fallback list",
+     run_try_fallback},
     {"limit", "N", "/penstock/control?limit=",
      "let N image calls run at a time (0 = no limit) until the next reload", run_limit},
     {"reload", NULL, "/penstock/control?reload",
@@ -98,6 +103,7 @@ static int usage(FILE *out, int status)
                 "  -s SOCKET   the status socket: unix:PATH or ADDRESS:PORT\n"
                 "  --json      status, queue, slots, sources, flows, call, hedge-advice and "
                 "diagnose as JSON\n"
+                "  --model M   the model that try-fallback asks other scopes for\n"
                 "  --last TIME what diagnose looks at: 30s, 10m, 2h; 10m\n"
                 "  --version   print the version\n",
                 out);
@@ -373,6 +379,27 @@ static int run_diagnose(struct control *control, const struct command *command)
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+static int run_try_fallback(struct control *control, const struct command *command)
+{
+    const struct options *options = configuration_of(control);
+    struct text out;
+    bool good;
+
+    (void)command;
+    if (!options) {
+        (void)fprintf(stderr,
+                      "penstockctl: the configuration tells what the fallback is, and could not be "
+                      "read (-c names it)\n%s",
+                      text_string(&control->report));
+        return EXIT_FAILURE;
+    }
+    text_init(&out, ANSWER_BYTES_MAX);
+    good = try_fallback_run(options, control->argument, control->model, &out);
+    (void)fputs(text_string(&out), stdout);
+    text_release(&out);
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static bool is_past(const struct control *control, uint64_t before, uint64_t *ret_generation)
 {
     struct fastcgi_reply reply;
@@ -458,11 +485,9 @@ static bool takes(const struct command *command, int count)
 static int take_options(struct control *control, int count, char **arguments)
 {
     static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'},
-        {"last", required_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},
-        {NULL, 0, NULL, 0},
+        {"json", no_argument, NULL, 'j'},        {"last", required_argument, NULL, 'l'},
+        {"model", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0},
     };
 
     for (;;) {
@@ -486,6 +511,9 @@ static int take_options(struct control *control, int count, char **arguments)
                               optarg);
                 return EXIT_USAGE;
             }
+            break;
+        case 'm':
+            control->model = optarg;
             break;
         case 'h':
             return usage(stdout, EXIT_SUCCESS);

@@ -48,6 +48,7 @@ static void append_length(struct text *out, size_t length)
 bool fastcgi_call_encode(const struct fastcgi_call *call, struct text *out)
 {
     static const char responder[8] = {0, 1, 0, 0, 0, 0, 0, 0}; /* role 1, close afterwards */
+    size_t body_length = call->body ? strlen(call->body) : 0;
     struct text parameters;
     bool fits;
 
@@ -60,12 +61,14 @@ bool fastcgi_call_encode(const struct fastcgi_call *call, struct text *out)
         text_append_string(&parameters, parameter->name);
         text_append_string(&parameters, parameter->value);
     }
-    fits = !parameters.overflowed;
+    fits = !parameters.overflowed && body_length <= RECORD_BYTES_MAX;
     if (fits) {
         append_record(out, FASTCGI_BEGIN_REQUEST, responder, sizeof responder);
         if (parameters.length > 0)
             append_record(out, FASTCGI_PARAMS, parameters.bytes, parameters.length);
         append_record(out, FASTCGI_PARAMS, "", 0);
+        if (body_length > 0)
+            append_record(out, FASTCGI_STDIN, call->body, body_length);
         append_record(out, FASTCGI_STDIN, "", 0);
     }
     text_release(&parameters);

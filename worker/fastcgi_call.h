@@ -20,6 +20,7 @@ struct fastcgi_call {
     const char *address; /* "unix:PATH" or "ADDRESS:PORT", numeric, [..] around IPv6 */
     const struct fastcgi_call_parameter *parameters;
     size_t parameter_count;
+    const char *body;   /* NULL = none; at most one record, 65535 bytes */
     int64_t timeout_ms; /* for the whole exchange */
 };
 
@@ -43,7 +44,7 @@ struct fastcgi_reply {
     size_t end_length;
 };
 
-/* Append the whole request, without a body. False: the parameters are too large for one record. */
+/* Append the whole request. False: the parameters or the body are too large for one record. */
 MUST_CHECK bool fastcgi_call_encode(const struct fastcgi_call *call, struct text *out);
 
 void fastcgi_reply_init(struct fastcgi_reply *reply, size_t limit);

@@ -88,6 +88,27 @@ static void a_request_is_a_whole_head(void **state)
         memmem(text_string(&bytes), bytes.length, "\x0b\x0eREQUEST_URI/penstock/ping", 27));
 }
 
+static void a_body_is_one_record(void **state)
+{
+    static char large[70000];
+    const struct fastcgi_call_parameter parameter = {"REQUEST_METHOD", "POST"};
+    struct fastcgi_call call = {.parameters = &parameter, .parameter_count = 1, .body = "{}"};
+    /* type 5, request 1, two bytes and no padding; then the empty one that ends it */
+    static const char expected[] = "\x01\x05\x00\x01\x00\x02\x00\x00{}"
+                                   "\x01\x05\x00\x01\x00\x00\x00\x00";
+
+    (void)state;
+    assert_true(fastcgi_call_encode(&call, &bytes));
+    assert_true(bytes.length > sizeof expected - 1);
+    assert_memory_equal(text_string(&bytes) + bytes.length - (sizeof expected - 1), expected,
+                        sizeof expected - 1);
+    text_clear(&bytes);
+    memset(large, 'x', sizeof large - 1);
+    call.body = large;
+    assert_false(fastcgi_call_encode(&call, &bytes));
+    assert_int_equal(bytes.length, 0);
+}
+
 static void parameters_beyond_a_record_are_refused(void **state)
 {
     char *large = malloc(70000);
@@ -274,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_request_is_a_whole_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_body_is_one_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(parameters_beyond_a_record_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_answer_is_put_together_in_any_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_status_is_200_when_none_is_said, set_up, tear_down),
