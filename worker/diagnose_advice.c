@@ -13,8 +13,7 @@
 const char *const diagnose_beyond[] = {
     "raise the quota: providers grant more on request, and to accounts that are used and paid",
     "reserve throughput: provisioned units (PTU) have no rate limit shared with others",
-    "take what can wait out of the way: the provider's Batch API has quotas of its own, and is "
-    "cheaper",
+    "send what can wait elsewhere: the provider's Batch API has quotas of its own, and is cheaper",
     "have a fallback model, and test it before it is needed: penstockctl try-fallback SCOPE",
 };
 const size_t diagnose_beyond_count = LENGTH(diagnose_beyond);
@@ -400,7 +399,7 @@ static void advise_adaptive(struct advising *advising)
 
     if (advising->now != FLOW_STRATEGY_ADAPTIVE || limited == 0)
         return;
-    if (limited * 100 <= flow->attempts * ADAPTIVE_SHARE_PERCENT)
+    if (limited < DIAGNOSE_LEAST || limited * 100 <= flow->attempts * ADAPTIVE_SHARE_PERCENT)
         note(advising,
              "flow = adaptive is on: some refusals are how it finds the limit; nothing is to be "
              "changed.");

@@ -30,7 +30,7 @@ static void chat_path(const struct route_options *route, char path[TRY_PATH_SIZE
         (void)snprintf(path, TRY_PATH_SIZE, "%s", route->path);
     else
         (void)snprintf(path, TRY_PATH_SIZE, "%s%s", route->path,
-                       ends_in(route->path, "/v1/") ? "chat/completions" : CHAT_PATH + 1);
+                       ends_in(route->path, "/v1/") ? "chat/completions" : "v1/chat/completions");
 }
 
 /* The route that the path leads to: the first, as they are in order. */
