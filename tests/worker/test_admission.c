@@ -1,7 +1,7 @@
 /* test_admission.c - an image call gets its slot, waits for it with the bell's help, or is refused;
- * whatever ends its wait leaves nothing behind (G9, N9). */
-#include "tests/shared/gate_fixture.h"
-#include "tests/worker/requests.h"
+ * whatever ends its wait leaves nothing behind (G9, N9); on a scope with flow control together with the flow's
+ * grant and a source, or not at all (F8, F9, N1). */
+#include "tests/worker/flow_house.h"
 
 #include "worker/admission.h"
 
@@ -263,6 +263,254 @@ static void a_waiting_stream_is_kept_alive(void **state)
     assert_int_equal(waiting(house), 0);
 }
 
+static void drain_and_free_the_flow(void)
+{
+    assert_true(source_drain(&now->house->worker.gate, "a", true, clock_wall_ms()));
+    flow_give();
+}
+
+/* ---- a flow ----------------------------------------------------------------------------------- */
+
+static void f8_who_waits_goes_when_another_ends(void **state)
+{
+    (void)state;
+    flow_take("gpt-5");
+    scene_serve(now, 0, say_used);
+    assert_int_equal(flow_run_with(flow_give), STEP_NEXT);
+    assert_string_equal(scene_attempts(now), "a:");
+    assert_true(now->house->request->queue_ns > 0);
+    assert_int_equal(scene_call(now).queue_ms, now->house->request->queue_ns / NS_PER_MS);
+    assert_int_equal(view_of("a").in_flight, 0);
+}
+
+static void who_need_not_wait_has_not_waited(void **state)
+{
+    (void)state;
+    scene_serve(now, 0, say_used);
+    assert_int_equal(scene_run(now), STEP_NEXT);
+    assert_int_equal(now->house->request->queue_ns, 0);
+    assert_true(scene_head_has(now, "x-penstock-wait-ms: 0"));
+}
+
+static void f8_a_client_that_leaves_while_waiting_costs_nothing(void **state)
+{
+    (void)state;
+    flow_take("gpt-5");
+    scene_serve(now, 0, say_used);
+    assert_int_equal(flow_run_with(flow_client_leaves), STEP_OVER);
+    assert_true(now->house->request->client_gone);
+    assert_int_equal(scene_asked(now, 0), 0);
+    assert_int_equal(view_of("a").in_flight, 1); /* the other's */
+    assert_int_equal(view_of("a").use.sends, 2);
+    assert_string_equal(scene_call(now).outcome, "client_gone");
+}
+
+static void a_fast_stop_ends_the_wait_for_a_flow(void **state)
+{
+    (void)state;
+    flow_take("gpt-5");
+    assert_int_equal(flow_run_with(flow_stop_fast), STEP_FAULT);
+    scene_assert_fault(now, FAULT_shutting_down);
+    assert_true(scene_head_has(now, "retry-after: 1"));
+}
+
+/* Nobody rings a place whose time is over. */
+static void f9_the_patience_of_a_class_ends_by_itself(void **state)
+{
+    (void)state;
+    now->house->scope.max_wait_ms[FLOW_NORMAL] = 60;
+    flow_take("gpt-5");
+    assert_int_equal(flow_run_with(flow_act_nothing), STEP_FAULT);
+    scene_assert_fault(now, FAULT_rate_limit);
+    assert_non_null(strstr(scene_body(now), "as long as it may"));
+    assert_in_range(told_seconds(), 1, 60);
+    assert_in_range(now->house->request->queue_ns / NS_PER_MS, 60, 5000);
+    assert_int_equal(view_of("a").expired, 1);
+    assert_string_equal(scene_call(now).outcome, "refused");
+}
+
+static void h6_the_calls_own_deadline_ends_the_wait(void **state)
+{
+    (void)state;
+    now->house->request->deadline_ns = now->house->request->arrived_ns + 100 * NS_PER_MS;
+    flow_take("gpt-5");
+    assert_int_equal(flow_run_with(flow_act_nothing), STEP_FAULT);
+    scene_assert_fault(now, FAULT_call_deadline);
+    assert_true(scene_head_has(now, "Status: 504"));
+}
+
+static void a_source_that_is_drained_meanwhile_is_not_had(void **state)
+{
+    (void)state;
+    flow_take("gpt-5");
+    scene_serve(now, 0, say_used);
+    assert_int_equal(flow_run_with(drain_and_free_the_flow), STEP_FAULT);
+    scene_assert_fault(now, FAULT_sources_unavailable);
+    assert_int_equal(scene_asked(now, 0), 0);
+}
+
+/* What was failed elsewhere is told when there is no turn for another try. */
+static void what_the_upstream_said_is_told_when_a_retry_gets_no_turn(void **state)
+{
+    (void)state;
+    now->house->scope.member_count = 2;
+    now->house->scope.max_wait_ms[FLOW_NORMAL] = 1000;
+    now->house->scope.retry_budget = 1;
+    use_up("b", 1);
+    scene_serve_two(now, say_500, say_used);
+    assert_int_equal(scene_run(now), STEP_NEXT);
+    assert_true(scene_head_has(now, "Status: 500"));
+    assert_int_equal(scene_asked(now, 1), 0);
+}
+
+static void a_stream_that_waits_is_kept_alive(void **state)
+{
+    (void)state;
+    now->house->options.image.queue_stream_headers_after_ms = 1;
+    now->house->options.image.queue_heartbeat_ms = 1;
+    now->house->fcgi->room_bytes = 500; /* head and some comments */
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    flow_take("gpt-5");
+    assert_int_equal(flow_run_with(flow_act_nothing), STEP_OVER);
+    assert_true(now->house->request->client_gone);
+    assert_int_equal(now->house->request->response, RESPONSE_STREAM);
+    assert_non_null(strstr(scene_out(now), ": waiting\n\n: waiting\n\n"));
+}
+
+/* ---- a slot and a flow ------------------------------------------------------------------------ */
+
+static atomic_bool held_nothing;
+
+static bool no_slot_is_in_use(void)
+{
+    return fixture_use(&now->house->worker.gate).used == 0;
+}
+
+static void see_no_slot_and_free_the_flow(void)
+{
+    atomic_store(&held_nothing, no_slot_is_in_use());
+    flow_give();
+}
+
+static void n9_who_waits_for_its_flow_holds_no_slot(void **state)
+{
+    (void)state;
+    flow_ask_for_a_picture();
+    flow_take("gpt-image-2");
+    scene_serve(now, 0, flow_say_picture);
+    atomic_store(&held_nothing, false);
+    assert_int_equal(flow_run_with(see_no_slot_and_free_the_flow), STEP_NEXT);
+    assert_true(atomic_load(&held_nothing));
+    assert_string_equal(scene_attempts(now), "a:");
+    assert_int_equal(view_of("a").in_flight, 0);
+}
+
+static void see_no_grant_and_free_the_slot(void)
+{
+    const struct flow_view view = view_of("a");
+
+    atomic_store(&held_nothing, view.in_flight == 0 && view.waiting[FLOW_NORMAL] == 1);
+    flow_give_slot();
+}
+
+static void n9_who_waits_for_a_slot_holds_no_flow(void **state)
+{
+    (void)state;
+    flow_ask_for_a_picture();
+    flow_take_slot();
+    scene_serve(now, 0, flow_say_picture);
+    atomic_store(&held_nothing, false);
+    assert_int_equal(flow_run_with(see_no_grant_and_free_the_slot), STEP_NEXT);
+    assert_true(atomic_load(&held_nothing));
+    assert_string_equal(scene_attempts(now), "a:");
+    assert_int_equal(view_of("a").use.sends, 1);
+}
+
+static void g9_a_client_that_leaves_gives_both_places_back(void **state)
+{
+    (void)state;
+    flow_ask_for_a_picture();
+    flow_take_slot();
+    flow_take("gpt-image-2");
+    assert_int_equal(flow_run_with(flow_client_leaves), STEP_OVER);
+    assert_int_equal(now->house->request->ticket.place, NO_INDEX);
+}
+
+static void the_gates_patience_ends_the_wait_for_a_slot(void **state)
+{
+    (void)state;
+    now->house->options.image.wait_timeout_ms = 60;
+    flow_ask_for_a_picture();
+    flow_take_slot();
+    assert_int_equal(flow_run_with(flow_act_nothing), STEP_FAULT);
+    scene_assert_fault(now, FAULT_image_queue_timeout);
+    assert_true(told_seconds() >= 1);
+}
+
+static void where_nobody_waits_for_a_slot_the_gate_refuses(void **state)
+{
+    (void)state;
+    now->house->options.image.overflow_mode = OVERFLOW_REJECT;
+    flow_ask_for_a_picture();
+    flow_take_slot();
+    assert_int_equal(scene_run(now), STEP_FAULT);
+    scene_assert_fault(now, FAULT_image_limit);
+    assert_int_equal(view_of("a").waiting[FLOW_NORMAL], 0);
+}
+
+/* A retry keeps its slot, and the next one in the image queue waits for it: not for as long as the flow
+ * would let it wait. */
+static void n1_a_slot_is_not_held_for_long_while_a_flow_is_waited_for(void **state)
+{
+    (void)state;
+    now->house->options.image.image_retry_hold_ms = 60;
+    scene_give_slot(now);
+    flow_take("gpt-image-2");
+    assert_int_equal(flow_run_with(flow_act_nothing), STEP_FAULT);
+    scene_assert_fault(now, FAULT_rate_limit);
+    assert_in_range(now->house->request->queue_ns / NS_PER_MS, 60, 5000);
+    assert_true(no_slot_is_in_use()); /* it was kept until the end, and then given back */
+}
+
+static void n1_a_slot_from_before_is_given_back_when_the_client_leaves(void **state)
+{
+    (void)state;
+    scene_give_slot(now);
+    flow_take("gpt-image-2");
+    assert_int_equal(flow_run_with(flow_client_leaves), STEP_OVER);
+    assert_true(no_slot_is_in_use());
+}
+
+static void look_and_say_picture(struct server *with)
+{
+    int fd = server_take(with);
+
+    if (fd < 0)
+        return;
+    atomic_store(&held_nothing, no_slot_is_in_use());
+    (void)server_send(fd, JSON_HEAD "Connection: close\r\n\r\n{\"created\":1,\"data\":[]}");
+    close(fd);
+}
+
+static void n1_a_slot_from_before_outlives_a_refusal(void **state)
+{
+    static struct scope_fallback entry;
+
+    (void)state;
+    entry = (struct scope_fallback){.scope = &now->other};
+    now->house->scope.fallbacks = &entry;
+    now->house->scope.fallback_count = 1;
+    scene_give_slot(now);
+    use_up("a", 0);
+    now->house->scope.max_wait_ms[FLOW_NORMAL] = 1000;
+    scene_serve(now, 2, look_and_say_picture);
+    atomic_store(&held_nothing, true);
+    assert_int_equal(scene_run(now), STEP_NEXT);
+    assert_string_equal(scene_attempts(now), "c:");
+    assert_false(atomic_load(&held_nothing));
+    assert_true(no_slot_is_in_use());
+}
+
 int main(void)
 {
 #define WITH_GATE(test) cmocka_unit_test_setup_teardown(test, make, drop)
@@ -279,7 +527,24 @@ int main(void)
         WITH_GATE(patience_ends_with_the_clients_time_if_sooner),
         WITH_GATE(a_longer_patience_of_the_client_changes_nothing),
         WITH_GATE(a_waiting_stream_is_kept_alive),
+        WITH_JOINT(f8_who_waits_goes_when_another_ends),
+        WITH_JOINT(who_need_not_wait_has_not_waited),
+        WITH_JOINT(f8_a_client_that_leaves_while_waiting_costs_nothing),
+        WITH_JOINT(a_fast_stop_ends_the_wait_for_a_flow),
+        WITH_JOINT(f9_the_patience_of_a_class_ends_by_itself),
+        WITH_JOINT(h6_the_calls_own_deadline_ends_the_wait),
+        WITH_JOINT(a_source_that_is_drained_meanwhile_is_not_had),
+        WITH_JOINT(what_the_upstream_said_is_told_when_a_retry_gets_no_turn),
+        WITH_JOINT(a_stream_that_waits_is_kept_alive),
+        WITH_JOINT(n9_who_waits_for_its_flow_holds_no_slot),
+        WITH_JOINT(n9_who_waits_for_a_slot_holds_no_flow),
+        WITH_JOINT(g9_a_client_that_leaves_gives_both_places_back),
+        WITH_JOINT(the_gates_patience_ends_the_wait_for_a_slot),
+        WITH_JOINT(where_nobody_waits_for_a_slot_the_gate_refuses),
+        WITH_JOINT(n1_a_slot_is_not_held_for_long_while_a_flow_is_waited_for),
+        WITH_JOINT(n1_a_slot_from_before_is_given_back_when_the_client_leaves),
+        WITH_JOINT(n1_a_slot_from_before_outlives_a_refusal),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scene_init_process, NULL);
 }

@@ -1,6 +1,6 @@
 /* test_candidates.c - who may serve a call, and under what name of the model: aliases, pins, fallbacks
  * (H11, H20). The web server is tests/fakes/fastcgi. */
-#include "tests/worker/scope_house.h"
+#include "tests/worker/flow_house.h"
 
 #include "shared/owners.h"
 
@@ -249,6 +249,71 @@ static void h20_a_failure_falls_back_to_nobody(void **state)
     assert_int_equal(scene_asked(scene, 2), 0);
 }
 
+/* ---- refused ---------------------------------------------------------------------------------- */
+
+static void f9_what_is_hopeless_is_refused_at_once_with_its_wait(void **state)
+{
+    int64_t began_ns = clock_monotonic_ns();
+
+    now->house->scope.max_wait_ms[FLOW_NORMAL] = 5000;
+    now->house->scope.member_count = 2;
+    use_up("a", 0);
+    use_up("b", 1);
+    scene_serve_two(now, say_used, say_used);
+    assert_int_equal(scene_run(*state), STEP_FAULT);
+    scene_assert_fault(now, FAULT_rate_limit);
+    assert_true(clock_monotonic_ns() - began_ns < 4 * NS_PER_S);
+    assert_true(scene_head_has(now, "Status: 429"));
+    assert_in_range(told_seconds(), 6, 60);
+    assert_int_equal(scene_asked(now, 0) + scene_asked(now, 1), 0);
+    assert_true(view_of("a").refused_hopeless + view_of("b").refused_hopeless == 1);
+    assert_string_equal(scene_call(now).outcome, "refused");
+}
+
+static void an_account_with_room_is_used_first(void **state)
+{
+    now->house->scope.member_count = 2;
+    use_up("a", 0);
+    scene_serve_two(now, say_used, say_used);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_int_equal(scene_asked(now, 0), 0);
+    assert_use("b", 1, 100);
+    assert_int_equal(now->house->request->queue_ns, 0);
+}
+
+/* What one scope's quota does not let through in time another may serve. */
+static void h20_a_scope_that_is_full_falls_back(void **state)
+{
+    static struct scope_fallback entry;
+
+    now->house->scope.max_wait_ms[FLOW_NORMAL] = 1000;
+    entry = (struct scope_fallback){.scope = &now->other};
+    now->house->scope.fallbacks = &entry;
+    now->house->scope.fallback_count = 1;
+    use_up("a", 0);
+    scene_serve(now, 2, say_used);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_string_equal(scene_attempts(now), "c:");
+    assert_int_equal(view_of("c").in_flight, UINT32_MAX); /* no flow there */
+    assert_true(scene_call(now).fallback);
+}
+
+static void the_refusal_of_the_first_scope_is_told_when_no_other_helps(void **state)
+{
+    static struct scope_fallback entry;
+
+    now->house->scope.max_wait_ms[FLOW_NORMAL] = 1000;
+    entry = (struct scope_fallback){.scope = &now->other};
+    now->house->scope.fallbacks = &entry;
+    now->house->scope.fallback_count = 1;
+    now->other.flow = FLOW_STRATEGY_SHAPING;
+    use_up("a", 0);
+    use_up("c", 2);
+    assert_int_equal(scene_run(*state), STEP_FAULT);
+    scene_assert_fault(now, FAULT_rate_limit);
+    assert_in_range(told_seconds(), 2, 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +330,10 @@ int main(void)
         WITH_SCENE(h20_a_fallback_that_cannot_be_had_leaves_the_throttling),
         WITH_SCENE(h20_without_a_usable_fallback_and_an_answer_there_is_a_fault),
         WITH_SCENE(h20_a_failure_falls_back_to_nobody),
+        WITH_JOINT(f9_what_is_hopeless_is_refused_at_once_with_its_wait),
+        WITH_JOINT(an_account_with_room_is_used_first),
+        WITH_JOINT(h20_a_scope_that_is_full_falls_back),
+        WITH_JOINT(the_refusal_of_the_first_scope_is_told_when_no_other_helps),
     };
 
     return cmocka_run_group_tests(tests, scene_init_process, NULL);
