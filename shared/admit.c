@@ -63,6 +63,7 @@ static struct flow_call flow_call_of(const struct admit_call *call)
 /* ---- what the flows of the candidates say ---------------------------------------------------- */
 
 struct option {
+    unsigned candidate;
     uint32_t flow; /* NO_INDEX = none */
     enum flow_verdict verdict;
     int64_t predicted_wait_ns;
@@ -75,7 +76,7 @@ struct options {
 
 static struct option look_at(struct gate *gate, const struct admit_call *call, unsigned candidate)
 {
-    struct option option = {.flow = NO_INDEX, .verdict = FLOW_OPEN};
+    struct option option = {.candidate = candidate, .flow = NO_INDEX, .verdict = FLOW_OPEN};
     const struct flow_call flow_call = flow_call_of(call);
     struct flow_target target;
 
@@ -135,22 +136,27 @@ static void take_source(struct gate *gate, const struct admit_call *call, uint64
     seat->permit = ret->source.permit;
 }
 
-static void enter_flow(struct gate *gate, const struct admit_call *call, unsigned candidate,
+static void enter_flow(struct gate *gate, const struct admit_call *call,
                        const struct option *option, struct admit_seat *seat,
                        struct admit_answer *ret)
 {
     const struct flow_call flow_call = flow_call_of(call);
-    const int64_t slot_wait_ns =
-        call->image && !seat->image_held ? call->image->wait_timeout_ns : 0;
     struct flow_target target;
+    struct flow_entry entry;
 
     ret->flow.verdict = option->verdict;
     ret->flow.predicted_wait_ns = option->predicted_wait_ns;
     if (option->flow == NO_INDEX)
         return;
-    target = target_of(gate, call, candidate);
-    flow_enter_locked(gate, option->flow, &target, &flow_call,
-                      seat->image_held ? NO_INDEX : seat->image_place, slot_wait_ns, &ret->flow);
+    target = target_of(gate, call, option->candidate);
+    entry = (struct flow_entry){
+        .flow = option->flow,
+        .target = &target,
+        .call = &flow_call,
+        .image = seat->image_held ? NO_INDEX : seat->image_place,
+        .image_wait_ns = call->image && !seat->image_held ? call->image->wait_timeout_ns : 0,
+    };
+    flow_enter_locked(gate, &entry, &ret->flow);
     seat->flow_place = ret->flow.place;
     seat->flow_granted = ret->flow.verdict == FLOW_GRANTED;
 }
@@ -160,25 +166,26 @@ static void take_all(struct gate *gate, const struct admit_call *call, struct op
                      struct admit_seat *seat, struct admit_answer *ret)
 {
     take_source(gate, call, options->now, seat, ret);
-    enter_flow(gate, call, seat->candidate, &options->of[seat->candidate], seat, ret);
+    enter_flow(gate, call, &options->of[seat->candidate], seat, ret);
     ret->verdict = ADMIT_GRANTED;
 }
 
 /* ---- arrival --------------------------------------------------------------------------------- */
 
 struct arrival {
+    uint64_t choices; /* the sources that would take the call */
     struct options options;
     struct gate_weighing weighing;
     bool slot_wanted;
 };
 
-static void refuse_flow(struct gate *gate, const struct admit_call *call, uint64_t choices,
+static void refuse_flow(struct gate *gate, const struct admit_call *call,
                         const struct arrival *arrival, struct admit_seat *seat,
                         struct admit_answer *ret)
 {
-    const unsigned candidate = shortest_of(&arrival->options, choices);
+    const unsigned candidate = shortest_of(&arrival->options, arrival->choices);
 
-    enter_flow(gate, call, candidate, &arrival->options.of[candidate], seat, ret);
+    enter_flow(gate, call, &arrival->options.of[candidate], seat, ret);
     ret->verdict = ADMIT_REFUSED_FLOW;
 }
 
@@ -202,7 +209,7 @@ static void wait_locked(struct gate *gate, const struct admit_call *call,
         }
         seat->image_place = ret->image.place;
     }
-    enter_flow(gate, call, candidate, &option, seat, ret);
+    enter_flow(gate, call, &option, seat, ret);
     if (arrival->slot_wanted && seat->flow_place != NO_INDEX)
         layout_of(gate)->places[seat->image_place].flow_place = seat->flow_place + 1;
     ret->verdict = ADMIT_QUEUED;
@@ -234,14 +241,14 @@ static void arrive_locked(struct gate *gate, const struct admit_call *call, stru
 {
     struct arrival arrival = {.slot_wanted =
                                   call->image && !seat->image_held && gate_is_on_locked(gate)};
-    const uint64_t choices = source_choices_locked(gate, call->wish, &ret->source);
 
     ret->verdict = ADMIT_REFUSED_SOURCE;
-    if (choices == 0)
+    arrival.choices = source_choices_locked(gate, call->wish, &ret->source);
+    if (arrival.choices == 0)
         return;
     if (arrival.slot_wanted)
         gate_weigh_locked(gate, call->image, &arrival.weighing, &ret->image);
-    look_at_all(gate, call, choices, &arrival.options);
+    look_at_all(gate, call, arrival.choices, &arrival.options);
     if (arrival.options.now && (!arrival.slot_wanted || arrival.weighing.may_take)) {
         ret->verdict = ADMIT_REFUSED_IMAGE;
         if (take_slot(gate, call, &arrival, seat, ret))
@@ -252,7 +259,7 @@ static void arrive_locked(struct gate *gate, const struct admit_call *call, stru
         gate_enter_locked(gate, call->image, &arrival.weighing, GATE_STEP_REFUSE, &ret->image);
         ret->verdict = ADMIT_REFUSED_IMAGE;
     } else if ((arrival.options.now | arrival.options.later) == 0) {
-        refuse_flow(gate, call, choices, &arrival, seat, ret);
+        refuse_flow(gate, call, &arrival, seat, ret);
     } else {
         wait_locked(gate, call, &arrival, seat, ret);
     }
@@ -347,7 +354,10 @@ static void take_waiting(struct gate *gate, const struct admit_call *call, uint6
         seat->image_held = true;
     }
     if (waits_for_flow(seat)) {
-        flow_ask_locked(gate, seat->flow_place, true, true, now_ns, &ret->flow);
+        const struct flow_question question = {
+            .place = seat->flow_place, .slot = true, .take = true, .now_ns = now_ns};
+
+        flow_ask_locked(gate, &question, &ret->flow);
         INVARIANT(ret->flow.verdict == FLOW_GRANTED);
         seat->flow_granted = true;
     }
@@ -367,7 +377,10 @@ static void try_locked(struct gate *gate, const struct admit_call *call, struct 
     if (waits_for_slot(seat))
         slot = !gate_is_on_locked(gate) || gate_slot_is_free_locked(gate, now_ns);
     if (waits_for_flow(seat)) {
-        flow_ask_locked(gate, seat->flow_place, slot, false, now_ns, &ret->flow);
+        const struct flow_question question = {
+            .place = seat->flow_place, .slot = slot, .now_ns = now_ns};
+
+        flow_ask_locked(gate, &question, &ret->flow);
         flow = ret->flow.verdict == FLOW_GRANTED;
         ret->wake_ns = ret->flow.due_ns;
     }

@@ -149,11 +149,9 @@ static void grant_locked(struct gate *gate, uint32_t place, int64_t now_ns)
     }
 }
 
-static void fill_place(struct gate *gate, uint32_t place, const struct flow_target *target,
+static void fill_place(struct flow_place_row *row, const struct flow_target *target,
                        const struct flow_call *call)
 {
-    struct flow_place_row *row = flow_place_of(gate, place);
-
     row->class_index = call->class;
     row->cost = flow_bounded(target->cost);
     row->predicted = flow_bounded(target->predicted);
@@ -183,11 +181,22 @@ static void join_locked(struct gate *gate, uint32_t place, struct flow_answer *a
     row->due_ns = budget.due_ns == CLOCK_NEVER ? 0 : budget.due_ns;
 }
 
-void flow_enter_locked(struct gate *gate, uint32_t flow_index, const struct flow_target *target,
-                       const struct flow_call *call, uint32_t image, int64_t wait_ns,
+/* The longer of what the slot and the class allow, but not beyond the call's own deadline. */
+static int64_t patience_ends_ns(const struct flow_entry *entry)
+{
+    const struct flow_call *call = entry->call;
+    const int64_t class_wait_ns = entry->target->terms->max_wait_ns[call->class];
+
+    return flow_earlier(call->deadline_ns,
+                        after(call->now_ns, flow_later(entry->image_wait_ns, class_wait_ns)));
+}
+
+void flow_enter_locked(struct gate *gate, const struct flow_entry *entry,
                        struct flow_answer *answer)
 {
-    struct flow_row *flow = &layout_of(gate)->flows[flow_index];
+    struct flow_row *flow = &layout_of(gate)->flows[entry->flow];
+    const int64_t now_ns = entry->call->now_ns;
+    struct flow_place_row *row;
     uint32_t place;
 
     answer->waiting = flow->waiting;
@@ -200,18 +209,17 @@ void flow_enter_locked(struct gate *gate, uint32_t flow_index, const struct flow
     place = flow_queue_new_place_locked(segment_core(gate->segment), layout_of(gate), gate->self);
     INVARIANT(place != NO_INDEX); /* the look saw one */
     answer->place = place;
-    flow_place_of(gate, place)->flow = flow_index;
-    fill_place(gate, place, target, call);
-    flow->last_demand_ns = flow->last_used_ns = flow_later(call->now_ns, flow->last_used_ns);
+    row = flow_place_of(gate, place);
+    row->flow = entry->flow;
+    fill_place(row, entry->target, entry->call);
+    flow->last_demand_ns = flow->last_used_ns = flow_later(now_ns, flow->last_used_ns);
     if (answer->verdict == FLOW_GRANTED) {
-        grant_locked(gate, place, call->now_ns);
-        flow_ring_locked(gate, flow, call->now_ns);
+        grant_locked(gate, place, now_ns);
+        flow_ring_locked(gate, flow, now_ns);
         return;
     }
-    flow_place_of(gate, place)->image_place = image == NO_INDEX ? 0 : image + 1;
-    flow_place_of(gate, place)->deadline_ns = flow_earlier(
-        call->deadline_ns,
-        after(call->now_ns, flow_later(wait_ns, target->terms->max_wait_ns[call->class])));
+    row->image_place = entry->image == NO_INDEX ? 0 : entry->image + 1;
+    row->deadline_ns = patience_ends_ns(entry);
     join_locked(gate, place, answer);
 }
 
@@ -229,7 +237,10 @@ void flow_arrive(struct gate *gate, const struct flow_target *target, const stru
     flow = flow_find_locked(gate, target, call->now_ns);
     if (flow != NO_INDEX) {
         ret->verdict = flow_look_locked(gate, flow, target, call, &ret->predicted_wait_ns);
-        flow_enter_locked(gate, flow, target, call, NO_INDEX, 0, ret);
+        flow_enter_locked(
+            gate,
+            &(struct flow_entry){.flow = flow, .target = target, .call = call, .image = NO_INDEX},
+            ret);
     } else if (target->terms->strategy >= FLOW_STRATEGY_RATE) {
         ret->verdict = FLOW_REFUSED_FULL;
         ret->predicted_wait_ns = FULL_RETRY_NS;
@@ -252,9 +263,11 @@ uint32_t flow_due_locked(struct layout_area *layout, uint32_t flow_index, int64_
     return next;
 }
 
-void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, int64_t now_ns,
+void flow_ask_locked(struct gate *gate, const struct flow_question *question,
                      struct flow_answer *answer)
 {
+    const uint32_t place = question->place;
+    const int64_t now_ns = question->now_ns;
     struct flow_place_row *row = flow_own_place(gate, place);
     struct flow_row *flow = flow_row_of(gate, row);
     struct flow_moment moment = flow_moment_of(gate, flow, now_ns);
@@ -263,7 +276,7 @@ void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, in
     REQUIRE(atomic_load(&row->state) == FLOW_PLACE_WAITING);
     atomic_store(&row->rung, 0);
     row->rung_ns = row->due_ns = 0;
-    moment.slot_free = moment.slot_free || slot;
+    moment.slot_free = moment.slot_free || question->slot;
     answer->verdict = now_ns > row->deadline_ns ? FLOW_EXPIRED : FLOW_QUEUED;
     answer->place = place;
     answer->waiting = flow->waiting;
@@ -278,9 +291,9 @@ void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, in
         flow_tell_locked(flow, &budget);
         answer->due_ns = budget.due_ns;
         row->due_ns = budget.due_ns == CLOCK_NEVER ? 0 : budget.due_ns;
-    } else if (slot) {
+    } else if (question->slot) {
         answer->verdict = FLOW_GRANTED;
-        if (take) {
+        if (question->take) {
             grant_locked(gate, place, now_ns);
             flow_ring_locked(gate, flow, now_ns);
         }
@@ -289,10 +302,12 @@ void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, in
 
 void flow_try(struct gate *gate, uint32_t place, int64_t now_ns, struct flow_answer *answer)
 {
+    struct flow_question question = {.place = place, .take = true, .now_ns = now_ns};
+
     gate_lock(gate);
     queue_answer_locked(layout_of(gate), gate->self, now_ns);
-    flow_ask_locked(gate, place, flow_own_place(gate, place)->image_place == 0, true, now_ns,
-                    answer);
+    question.slot = flow_own_place(gate, place)->image_place == 0;
+    flow_ask_locked(gate, &question, answer);
     if (answer->verdict != FLOW_GRANTED) /* woken too early: another may be the one */
         flow_seat_kept_locked(gate, place, now_ns);
     gate_unlock(gate);

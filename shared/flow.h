@@ -113,19 +113,29 @@ MUST_CHECK uint32_t flow_find_locked(struct gate *gate, const struct flow_target
 enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow,
                                    const struct flow_target *target, const struct flow_call *call,
                                    int64_t *ret_predicted_wait_ns);
-/* What flow_look_locked said, done: a refusal counted, a place granted or queued. image: it waits for
- * that place's slot too, or NO_INDEX; wait_ns: how long it may for that. answer: verdict and
+struct flow_entry {
+    uint32_t flow;
+    const struct flow_target *target;
+    const struct flow_call *call;
+    uint32_t image; /* the place at the image gate whose slot it waits for, too; or NO_INDEX */
+    int64_t image_wait_ns; /* how long it may for that */
+};
+/* What flow_look_locked said, done: a refusal counted, a place granted or queued. answer: verdict and
  * predicted_wait_ns are set. */
-void flow_enter_locked(struct gate *gate, uint32_t flow, const struct flow_target *target,
-                       const struct flow_call *call, uint32_t image, int64_t wait_ns,
+void flow_enter_locked(struct gate *gate, const struct flow_entry *entry,
                        struct flow_answer *answer);
 /* Whose turn it is in the flow if a slot is free, when that one asks, and how long until it could go
  * (<= now: it can); NO_INDEX: nobody's. */
 MUST_CHECK uint32_t flow_due_locked(struct layout_area *layout, uint32_t flow, int64_t now_ns,
                                     int64_t *ret_due_ns);
-/* A waiting place asks, as flow_try; slot: it has the image slot that it needs too, or needs none.
- * take: false only looks: GRANTED = could go. */
-void flow_ask_locked(struct gate *gate, uint32_t place, bool slot, bool take, int64_t now_ns,
+struct flow_question {
+    uint32_t place;
+    bool slot; /* it has the image slot that it needs too, or needs none */
+    bool take; /* else it only looks: GRANTED = could go */
+    int64_t now_ns;
+};
+/* A waiting place asks, as flow_try. */
+void flow_ask_locked(struct gate *gate, const struct flow_question *question,
                      struct flow_answer *answer);
 /* Others may go before it until then. */
 void flow_set_aside_locked(struct gate *gate, uint32_t place, int64_t until_ns, int64_t now_ns);
