@@ -52,7 +52,7 @@ int64_t bucket_curve_micro(int64_t rate_micro, int64_t warmup_ns, int64_t elapse
     wide warmup = at_most(warmup_ns, BUCKET_WARMUP_MAX_NS);
     wide elapsed = elapsed_ns < 0 ? 0 : elapsed_ns;
     wide issued = elapsed < warmup ? rate * elapsed * elapsed / (2 * warmup * MINUTE_NS)
-                                   : (2 * rate * elapsed - rate * warmup) / (2 * MINUTE_NS);
+                                   : (2 * rate * elapsed - rate * warmup) / ((wide)2 * MINUTE_NS);
 
     return issued > INT64_MAX ? INT64_MAX : (int64_t)issued;
 }
@@ -120,7 +120,7 @@ static void begin_stretch(struct bucket_row *row)
 {
     wide over = inflow(row, row->refilled_ns) % denominator(row);
 
-    row->remainder = (int64_t)(row->warming ? over / (2 * row->warmup_ns) : over);
+    row->remainder = (int64_t)(row->warming ? over / ((wide)2 * row->warmup_ns) : over);
     row->since_ns = row->refilled_ns;
 }
 
