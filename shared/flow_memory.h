@@ -7,7 +7,7 @@
 
 #include "shared/flow.h"
 
-#define FLOW_ESTIMATE_MEMORY_NS (7 * 86400 * INT64_C(1000000000)) /* older ones are not taken */
+#define FLOW_ESTIMATE_MEMORY_NS (INT64_C(7) * 86400 * 1000000000) /* older ones are not taken */
 
 struct flow_memory {
     struct adaptive_memory learned; /* taken when it is younger than ADAPTIVE_MEMORY_NS */
