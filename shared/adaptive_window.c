@@ -292,11 +292,12 @@ static void govern_pace(struct adaptive_row *row, int64_t now_ns)
 /* An upstream that limits growth forgets us in a silence: the longer, the slower we begin again. */
 static double after_silence(double pace, double seconds)
 {
-    double halves = adaptive_within(seconds / 10, 0, 4);
+    const double halves = adaptive_within(seconds / 10, 0, 4);
+    const unsigned whole = (unsigned)halves;
 
-    for (; halves >= 1; halves--)
+    for (unsigned i = 0; i < whole; i++)
         pace /= 2;
-    return pace * (1 - halves / 2);
+    return pace * (1 - (halves - whole) / 2);
 }
 
 static void end_drain(struct adaptive_row *row, int64_t now_ns)
