@@ -314,7 +314,7 @@ struct source_row {
     uint64_t generation; /* the newest configuration that has it */
     int64_t open_until_ns;
     uint32_t out_is_quota; /* out for the quota of its day, and for nothing worse */
-    int64_t out_until_ns; /* no money, bad credential, a day's quota: not before; 0 = in service */
+    int64_t out_until_ns;  /* no money, bad credential, a day's quota: not before; 0 = in service */
     int64_t throttled_until_ns; /* the upstream asked to wait; 0 = it did not */
     /* The one probe of a half-open breaker: a lease of a process (owner + incarnation), void when
      * that process is buried or probe_expires_ns has come. probe_held is written last when it is
