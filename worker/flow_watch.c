@@ -80,7 +80,7 @@ static void write_detail(const struct flow_view *view, uint32_t state, char deta
 }
 
 static void tell_state(struct flow_watched *flow, const struct flow_view *view, uint32_t state,
-                       int64_t now_ns, flow_watch_function *tell, void *context)
+                       int64_t now_ns, const struct flow_watch_listener *listener)
 {
     char detail[DETAIL_SIZE];
 
@@ -88,11 +88,11 @@ static void tell_state(struct flow_watched *flow, const struct flow_view *view, 
         return;
     flow->told_ns[state] = now_ns;
     write_detail(view, state, detail);
-    tell(context, detail);
+    listener->tell(listener->context, detail);
 }
 
 void flow_watch_look(struct flow_watch *watch, const struct flow_view *views, unsigned count,
-                     int64_t now_ns, flow_watch_function *tell, void *context)
+                     int64_t now_ns, const struct flow_watch_listener *listener)
 {
     forget(watch, views, count);
     for (unsigned i = 0; i < count; i++) {
@@ -105,10 +105,10 @@ void flow_watch_look(struct flow_watch *watch, const struct flow_view *views, un
         /* A pause that began and ended between two looks left a cut. */
         cut = view->cuts > flow->cuts;
         if (cut)
-            tell_state(flow, view, ADAPTIVE_DRAIN, now_ns, tell, context);
+            tell_state(flow, view, ADAPTIVE_DRAIN, now_ns, listener);
         if (view->adaptive_state != flow->state && is_told(view->adaptive_state) &&
             !(cut && view->adaptive_state == ADAPTIVE_DRAIN))
-            tell_state(flow, view, view->adaptive_state, now_ns, tell, context);
+            tell_state(flow, view, view->adaptive_state, now_ns, listener);
         flow->state = view->adaptive_state;
         flow->cuts = view->cuts;
     }

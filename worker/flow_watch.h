@@ -28,8 +28,11 @@ struct flow_watch {
 
 /* detail: key=value pairs, in force until the function returns. At most one for a flow, a state and a
  * second. */
-typedef void flow_watch_function(void *context, const char *detail);
+struct flow_watch_listener {
+    void (*tell)(void *context, const char *detail);
+    void *context;
+};
 void flow_watch_look(struct flow_watch *watch, const struct flow_view *views, unsigned count,
-                     int64_t now_ns, flow_watch_function *tell, void *context);
+                     int64_t now_ns, const struct flow_watch_listener *listener);
 
 #endif

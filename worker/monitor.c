@@ -219,13 +219,13 @@ static void tell_congestion(void *context, const char *detail)
 
 static unsigned look_at_flows(struct monitor *monitor, int64_t now_ns)
 {
+    const struct flow_watch_listener listener = {.tell = tell_congestion, .context = monitor};
     unsigned count;
 
     gate_lock(&monitor->gate);
     count = flow_views_locked(&monitor->gate, now_ns, monitor->flow_views);
     gate_unlock(&monitor->gate);
-    flow_watch_look(&monitor->flow_watch, monitor->flow_views, count, now_ns, tell_congestion,
-                    monitor);
+    flow_watch_look(&monitor->flow_watch, monitor->flow_views, count, now_ns, &listener);
     return count;
 }
 

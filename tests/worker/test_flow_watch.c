@@ -44,9 +44,11 @@ static int set_up(void **state)
 
 static const char *look(unsigned count, int64_t now_ns)
 {
+    const struct flow_watch_listener listener = {.tell = note, .context = &watch};
+
     told[0] = '\0';
     tellings = 0;
-    flow_watch_look(&watch, views, count, now_ns, note, &watch);
+    flow_watch_look(&watch, views, count, now_ns, &listener);
     return told;
 }
 
