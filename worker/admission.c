@@ -251,15 +251,15 @@ static void joint_begin(struct joint *joint, struct request *request,
 {
     bool slot = needs_slot(request) && request->ticket.place == NO_INDEX;
 
-    joint->request = request;
-    joint->wish = *wish;
-    joint->image = gate_call_of(request);
-    joint->seat = seat;
-    joint->call = (struct admit_call){
-        .wish = &joint->wish,
-        .targets = request->flow_targets.any ? request->flow_targets.list : NULL,
-        .flow = flow_call_of(request),
-        .image = slot ? &joint->image : NULL,
+    *joint = (struct joint){
+        .request = request,
+        .wish = *wish,
+        .image = gate_call_of(request),
+        .seat = seat,
+        .call = {.wish = &joint->wish,
+                 .targets = request->flow_targets.any ? request->flow_targets.list : NULL,
+                 .flow = flow_call_of(request),
+                 .image = slot ? &joint->image : NULL},
     };
     *seat = ADMIT_SEAT_EMPTY;
 }
