@@ -327,10 +327,11 @@ static bool was_refused(const struct attempt *attempt)
     UNREACHABLE();
 }
 
-/* The end of one that was sent. */
-static enum adaptive_kind give_back(struct attempt *attempt, bool lost, struct flow_end *end)
+/* The end of one that was sent; end: without what was used and what is learned from it. */
+static enum adaptive_kind give_back(struct attempt *attempt, bool lost, const struct flow_end *end)
 {
     struct gate *gate = &attempt->request->worker->gate;
+    struct flow_end settled = *end;
     struct adaptive_sample sample;
 
     if (lost)
@@ -338,12 +339,12 @@ static enum adaptive_kind give_back(struct attempt *attempt, bool lost, struct f
     if (was_refused(attempt))
         return flow_refund(gate, &attempt->flow_place, end);
     learn_usage(attempt);
-    end->units = units_used(attempt);
+    settled.units = units_used(attempt);
     if (attempt->judgement.class == ATTEMPT_OK && is_whole(attempt)) {
         take_sample(attempt, &sample);
-        end->sample = &sample;
+        settled.sample = &sample;
     }
-    return flow_settle(gate, &attempt->flow_place, end);
+    return flow_settle(gate, &attempt->flow_place, &settled);
 }
 
 void flow_call_end(struct attempt *attempt, bool lost)
