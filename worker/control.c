@@ -254,13 +254,12 @@ static bool make_uri(const struct control *control, const struct command *comman
 
 static int run_call(struct control *control, const struct command *command)
 {
-    char uri[URI_SIZE];
+    char uri[URI_SIZE], whole[URI_SIZE + sizeof "?json"];
 
     if (!make_uri(control, command, uri))
         return EXIT_USAGE;
-    if (control->json)
-        (void)strcat(uri, "?json");
-    return print_answer(control, "GET", uri);
+    (void)snprintf(whole, sizeof whole, "%s%s", uri, control->json ? "?json" : "");
+    return print_answer(control, "GET", whole);
 }
 
 static int run_drain(struct control *control, const struct command *command)
