@@ -119,6 +119,24 @@ static void an_inactive_gate_sends_none(void **state)
     drop_ticket(house);
 }
 
+/* Flow control needs no gate; a document's early head would commit its status. */
+static void whatever_streams_is_kept_alive_in_a_flow(void **state)
+{
+    struct house *house = image_call(state, false);
+
+    drop_ticket(house);
+    house->options.image.active = false;
+    house->request->reader.intent.image = false;
+    heartbeat_begin_in_flow(house->request);
+    assert_int_equal(due_after_ms(house), -1);
+    house->request->reader.intent.stream = true;
+    heartbeat_begin_in_flow(house->request);
+    assert_int_equal(due_after_ms(house), 45000);
+    assert_true(heartbeat_send(house->request, ARRIVED_NS + 45 * NS_PER_S));
+    assert_non_null(strstr(fake_fastcgi_out(house->fcgi), "\r\n\r\n: waiting\n\n"));
+    assert_int_equal(due_after_ms(house), 60000);
+}
+
 static void beginning_again_does_not_put_it_off(void **state)
 {
     struct house *house = image_call(state, false);
@@ -148,6 +166,7 @@ int main(void)
         WITH_HOUSE(a_document_gets_blanks_before_it),
         WITH_HOUSE(nothing_is_due_where_nothing_was_asked_for),
         WITH_HOUSE(an_inactive_gate_sends_none),
+        WITH_HOUSE(whatever_streams_is_kept_alive_in_a_flow),
         WITH_HOUSE(beginning_again_does_not_put_it_off),
         WITH_HOUSE(a_client_that_left_is_found),
     };

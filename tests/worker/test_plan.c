@@ -55,6 +55,28 @@ static void begin_started(struct plan *plan, const struct plan_terms *terms)
     plan_started(plan, 0, 0, 0);
 }
 
+/* All waits with a slot count together: backoffs, and waits for an admission. */
+static void n1_what_was_waited_with_a_slot_is_taken_from_what_may_be(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    struct plan plan;
+
+    (void)state;
+    plan_begin(&plan, &terms, 1);
+    plan_held(&plan, S);
+    assert_int_equal(plan_hold_left_ns(&plan), CLOCK_NEVER);
+    terms.retry_hold_ns = 5 * S;
+    terms.backoff_base_ns = terms.backoff_max_ns = 0;
+    begin_started(&plan, &terms);
+    assert_int_equal(plan_hold_left_ns(&plan), 5 * S);
+    plan_held(&plan, 2 * S);
+    assert_int_equal(plan_hold_left_ns(&plan), 3 * S);
+    plan_held(&plan, 4 * S);
+    assert_int_equal(plan_hold_left_ns(&plan), 0);
+    fail_lane(&plan, 0, ATTEMPT_TRANSIENT, S);
+    assert_int_equal(plan_next(&plan, S).what, PLAN_ANSWER); /* no wait is left, not even of 0 */
+}
+
 static void a_call_asked_twice_without_news_the_plan_says_the_same(void **state)
 {
     struct plan_terms terms = terms_of(3);
@@ -476,6 +498,7 @@ static void h4_last_hope_once_the_hedge_was_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(n1_what_was_waited_with_a_slot_is_taken_from_what_may_be),
         cmocka_unit_test(a_call_asked_twice_without_news_the_plan_says_the_same),
         cmocka_unit_test(b6_a_deadline_that_has_passed_before_the_first_attempt),
         cmocka_unit_test(b6_woken_late_from_a_wait_nothing_starts_past_the_deadline),
