@@ -62,24 +62,24 @@ static bool find_path(const struct options *options, const struct scope_options 
     return false;
 }
 
-bool try_fallback_plan(const struct options *options, const struct scope_options *scope,
-                       const struct scope_fallback *entry, const char *model,
+bool try_fallback_plan(const struct fallback_trial *trial, const struct scope_fallback *entry,
                        struct fallback_try *ret, struct text *why)
 {
-    const struct scope_options *target = entry->scope ? entry->scope : scope;
+    const struct scope_options *target = entry->scope ? entry->scope : trial->scope;
+    const char *model = entry->model ? entry->model : trial->model;
 
-    if (!entry->model && !model) {
+    if (!model) {
         text_append_string(why,
                            "it gets the model that the caller asks for: name one with --model");
         return false;
     }
-    if (!find_path(options, target, ret->path)) {
+    if (!find_path(trial->options, target, ret->path)) {
         text_printf(why,
                     "no route for chat calls leads to scope %s, so it cannot be tried from outside",
                     target->name);
         return false;
     }
-    return text_copy(ret->model, sizeof ret->model, entry->model ? entry->model : model);
+    return text_copy(ret->model, sizeof ret->model, model);
 }
 
 /* ---- what came ------------------------------------------------------------------------------------ */
@@ -175,8 +175,8 @@ static bool ask(const struct options *options, const struct fallback_try *try, s
     return good;
 }
 
-static bool run_entry(const struct options *options, const struct scope_options *scope,
-                      const struct scope_fallback *entry, const char *model, struct text *out)
+static bool run_entry(const struct fallback_trial *trial, const struct scope_fallback *entry,
+                      struct text *out)
 {
     struct fallback_try try;
     struct text why;
@@ -187,9 +187,9 @@ static bool run_entry(const struct options *options, const struct scope_options 
         text_printf(out, "scope %s: ", entry->scope->name);
     else
         text_printf(out, "model %s: ", entry->model);
-    good = try_fallback_plan(options, scope, entry, model, &try, &why);
+    good = try_fallback_plan(trial, entry, &try, &why);
     if (good)
-        good = ask(options, &try, out);
+        good = ask(trial->options, &try, out);
     else
         text_printf(out, "not tried: %s", text_string(&why));
     text_append_char(out, '\n');
@@ -200,6 +200,7 @@ static bool run_entry(const struct options *options, const struct scope_options 
 bool try_fallback_run(const struct options *options, const char *scope_name, const char *model,
                       struct text *out)
 {
+    struct fallback_trial trial = {.options = options, .model = model};
     const struct scope_options *scope = NULL;
     bool good = true;
 
@@ -215,7 +216,8 @@ bool try_fallback_run(const struct options *options, const char *scope_name, con
                     scope_name);
         return false;
     }
+    trial.scope = scope;
     for (size_t i = 0; i < scope->fallback_count; i++)
-        good = run_entry(options, scope, &scope->fallbacks[i], model, out) && good;
+        good = run_entry(&trial, &scope->fallbacks[i], out) && good;
     return good;
 }

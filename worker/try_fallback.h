@@ -19,10 +19,16 @@
 struct fallback_try {
     char path[TRY_PATH_SIZE], model[TRY_MODEL_SIZE];
 };
-/* False: it cannot be tried; why gets one sentence. model: as callers ask for it; NULL = not told. */
-MUST_CHECK bool try_fallback_plan(const struct options *options, const struct scope_options *scope,
-                                  const struct scope_fallback *entry, const char *model,
-                                  struct fallback_try *ret, struct text *why);
+/* What all entries of a scope have in common. */
+struct fallback_trial {
+    const struct options *options;
+    const struct scope_options *scope;
+    const char *model; /* as callers ask for it; NULL = not told */
+};
+/* False: it cannot be tried; why gets one sentence. entry: one of the scope's. */
+MUST_CHECK bool try_fallback_plan(const struct fallback_trial *trial,
+                                  const struct scope_fallback *entry, struct fallback_try *ret,
+                                  struct text *why);
 /* One line about the answer. True: it is good. */
 bool try_fallback_judge(const struct fastcgi_reply *reply, struct text *out);
 

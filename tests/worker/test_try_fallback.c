@@ -41,26 +41,35 @@ static const struct scope_options *scope_named(const struct options *options, co
     return NULL;
 }
 
+/* For an entry of the scope main. */
+static bool plan(const struct loading *loading, size_t entry, const char *model,
+                 struct fallback_try *ret)
+{
+    const struct fallback_trial trial = {.options = loading->options,
+                                         .scope = scope_named(loading->options, "main"),
+                                         .model = model};
+
+    return try_fallback_plan(&trial, &trial.scope->fallbacks[entry], ret, &out);
+}
+
 static void each_entry_is_asked_where_it_can_be_F12a(void **state)
 {
     struct loading loading = load(conf);
-    const struct scope_options *scope;
     struct fallback_try try;
 
     (void)state;
     assert_non_null(loading.options);
-    scope = scope_named(loading.options, "main");
-    assert_int_equal(scope->fallback_count, 3);
-    assert_true(try_fallback_plan(loading.options, scope, &scope->fallbacks[0], NULL, &try, &out));
+    assert_int_equal(scope_named(loading.options, "main")->fallback_count, 3);
+    assert_true(plan(&loading, 0, NULL, &try));
     assert_string_equal(try.path, "/v1/chat/completions");
     assert_string_equal(try.model, "small-model");
-    assert_false(try_fallback_plan(loading.options, scope, &scope->fallbacks[1], NULL, &try, &out));
+    assert_false(plan(&loading, 1, NULL, &try));
     assert_non_null(strstr(text_string(&out), "--model"));
-    assert_true(try_fallback_plan(loading.options, scope, &scope->fallbacks[1], "m", &try, &out));
+    assert_true(plan(&loading, 1, "m", &try));
     assert_string_equal(try.path, "/spare/v1/chat/completions");
     assert_string_equal(try.model, "m");
     text_clear(&out);
-    assert_false(try_fallback_plan(loading.options, scope, &scope->fallbacks[2], "m", &try, &out));
+    assert_false(plan(&loading, 2, "m", &try));
     assert_string_equal(text_string(&out), "no route for chat calls leads to scope hidden, so it "
                                            "cannot be tried from outside");
     unload(&loading);
@@ -74,13 +83,11 @@ static void the_path_leads_to_that_scope_and_no_other(void **state)
              "[scope main]\nsources = a\nfallback = small\n[scope chat]\nsources = a\n"
              "[route all]\nscope = main\n[route chat]\npath = /v1/chat/\nscope = chat\n"
              "[route own]\npath = /own/\nscope = main\n");
-    const struct scope_options *scope;
     struct fallback_try try;
 
     (void)state;
     assert_non_null(loading.options);
-    scope = scope_named(loading.options, "main");
-    assert_true(try_fallback_plan(loading.options, scope, &scope->fallbacks[0], NULL, &try, &out));
+    assert_true(plan(&loading, 0, NULL, &try));
     assert_string_equal(try.path, "/own/v1/chat/completions");
     unload(&loading);
 }
