@@ -128,19 +128,20 @@ static bool read_findings(const struct diagnose_wish *wish, struct findings *fin
         .most = EXCHANGES_MOST,
     };
     struct ledger_reader *reader = ledger_reader_open(wish->state_directory, BUSY_MS, why);
+    struct diagnose_flow *flows;
     bool ok;
 
     if (!reader)
         return false;
-    findings->flows = calloc(FLOWS_SHOWN_MAX, sizeof *findings->flows);
-    ok = findings->flows && ledger_read_exchanges(reader, &exchanges, take, findings);
-    if (!findings->flows)
+    flows = findings->flows = calloc(FLOWS_SHOWN_MAX, sizeof *flows);
+    ok = flows && ledger_read_exchanges(reader, &exchanges, take, findings);
+    if (!flows)
         text_append_string(why, "out of memory");
     else if (!ok)
         text_append_string(why, ledger_reader_error(reader));
     ledger_reader_close(reader);
     for (size_t i = 0; ok && i < findings->count; i++) {
-        struct diagnose_flow *flow = &findings->flows[i];
+        struct diagnose_flow *flow = &flows[i];
         struct model_limit quota = diagnose_quota(wish->options, flow->quota_group, flow->model);
 
         flow->rpm = quota.rpm;
@@ -149,7 +150,7 @@ static bool read_findings(const struct diagnose_wish *wish, struct findings *fin
             findings->incomplete = true;
     }
     if (ok)
-        qsort(findings->flows, findings->count, sizeof *findings->flows, compare_flows);
+        qsort(flows, findings->count, sizeof *flows, compare_flows);
     return ok;
 }
 
