@@ -12,7 +12,15 @@
 
 static _Atomic unsigned long count;
 
-/* Looked at now and then only: access(2) costs more than an allocation. */
+static int is_on(void)
+{
+    const char *path = getenv("FAILING_MALLOC_WHILE");
+
+    return path && access(path, F_OK) == 0;
+}
+
+/* Looked at now and then only: access(2) costs more than an allocation. And before one fails: as soon as
+ * the file is gone, none does. */
 static int is_due(void)
 {
     static _Atomic int on;
@@ -20,13 +28,12 @@ static int is_due(void)
     unsigned long n = atomic_fetch_add(&count, 1);
 
     if (n % 256 == 0) {
-        const char *path = getenv("FAILING_MALLOC_WHILE");
         const char *number = getenv("FAILING_MALLOC_EVERY");
 
         atomic_store(&every, number ? strtoul(number, NULL, 10) : 0);
-        atomic_store(&on, path && access(path, F_OK) == 0);
+        atomic_store(&on, is_on());
     }
-    return atomic_load(&on) && atomic_load(&every) > 0 && n % atomic_load(&every) == 0;
+    return atomic_load(&on) && atomic_load(&every) > 0 && n % atomic_load(&every) == 0 && is_on();
 }
 
 extern void *__libc_malloc(size_t size);
