@@ -198,6 +198,20 @@ void bucket_set_rate(struct bucket_row *row, int64_t rate_micro, int64_t now_ns)
     row->rate_micro = rate;
 }
 
+void bucket_set_warmup(struct bucket_row *row, int64_t warmup_ns, int64_t now_ns)
+{
+    int64_t warmup = at_most(warmup_ns, BUCKET_WARMUP_MAX_NS);
+
+    if (warmup == row->warmup_ns)
+        return;
+    refill(row, now_ns);
+    if (row->warming) {
+        begin_stretch(row); /* still in the units of the warm-up that ends */
+        row->warming = 0;
+    }
+    row->warmup_ns = warmup;
+}
+
 void bucket_set_capacity(struct bucket_row *row, int64_t capacity_micro, int64_t now_ns)
 {
     int64_t capacity = at_most(capacity_micro, BUCKET_AMOUNT_MAX);

@@ -48,6 +48,8 @@ void bucket_init(struct bucket_row *row, const struct bucket_terms *terms, int64
 void bucket_restart(struct bucket_row *row, int64_t now_ns);
 /* From now on; what is owed or saved stays what it is, except that a smaller capacity cuts. */
 void bucket_set_rate(struct bucket_row *row, int64_t rate_micro, int64_t now_ns);
+/* Another warm-up from the next restart on; one that is going on is over. */
+void bucket_set_warmup(struct bucket_row *row, int64_t warmup_ns, int64_t now_ns);
 void bucket_set_capacity(struct bucket_row *row, int64_t capacity_micro, int64_t now_ns);
 
 int64_t bucket_balance_micro(struct bucket_row *row, int64_t now_ns);

@@ -160,7 +160,7 @@ static void change_bucket(struct bucket_row *row, const struct bucket_terms *ter
     bucket_set_rate(row, terms->rate_micro, now_ns);
     bucket_set_capacity(row, terms->capacity_micro, now_ns);
     row->initial_micro = terms->initial_micro;
-    row->warmup_ns = terms->warmup_ns;
+    bucket_set_warmup(row, terms->warmup_ns, now_ns);
 }
 
 /* The controller's pace is the ramp: two seconds of quota in hand do no harm. */

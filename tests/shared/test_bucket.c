@@ -468,6 +468,29 @@ static int seeded(void **state)
     return 0;
 }
 
+/* A reload in the middle of a warm-up: nothing is lost, nothing is given, and nothing divides by zero. */
+static void f4_a_warm_up_that_is_configured_away_ends(void **state)
+{
+    static const int64_t others[] = {0, 1, 5 * NS_PER_S, 600 * NS_PER_S};
+    const struct bucket_terms terms = {
+        .capacity_micro = UNITS(100), .rate_micro = UNITS(60), .warmup_ns = 60 * NS_PER_S};
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(others); i++) {
+        struct bucket_row row;
+        int64_t now_ns = NOW_NS + 30 * NS_PER_S, issued;
+
+        bucket_init(&row, &terms, NOW_NS);
+        issued = bucket_curve_micro(UNITS(60), 60 * NS_PER_S, 30 * NS_PER_S);
+        bucket_set_warmup(&row, others[i], now_ns);
+        assert_int_equal(bucket_balance_micro(&row, now_ns), issued);
+        now_ns += 10 * NS_PER_S;
+        assert_int_equal(bucket_balance_micro(&row, now_ns), issued + UNITS(10));
+        bucket_restart(&row, now_ns);
+        assert_in_range(bucket_balance_micro(&row, now_ns + NS_PER_S), 0, UNITS(1));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +500,7 @@ int main(void)
                                seeded),
         cmocka_unit_test_setup(f4_settling_knows_no_floor_but_the_capacity, seeded),
         cmocka_unit_test_setup(a_change_of_rate_revalues_nothing, seeded),
+        cmocka_unit_test_setup(f4_a_warm_up_that_is_configured_away_ends, seeded),
         cmocka_unit_test_setup(nothing_drifts, seeded),
         cmocka_unit_test_setup(nothing_drifts_when_the_rate_changes, seeded),
         cmocka_unit_test_setup(d54_the_curve_is_the_closed_formula, seeded),
