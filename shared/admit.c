@@ -122,6 +122,23 @@ static unsigned shortest_of(const struct options *options, uint64_t mask)
     return best;
 }
 
+/* Of those that lack nothing but a slot: where fewest wait for one already, so that calls that wait for
+ * slots are spread over the accounts that have room. */
+static unsigned calmest_of(const struct gate *gate, const struct options *options, uint64_t mask)
+{
+    const struct flow_row *flows = layout_of(gate)->flows;
+    unsigned best = first_of(mask);
+
+    for (uint64_t rest = mask; rest; rest &= rest - 1) {
+        const struct option *option = &options->of[first_of(rest)];
+
+        if (option->flow != NO_INDEX && options->of[best].flow != NO_INDEX &&
+            flows[option->flow].waiting < flows[options->of[best].flow].waiting)
+            best = first_of(rest);
+    }
+    return best;
+}
+
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 static void take_source(struct gate *gate, const struct admit_call *call, uint64_t among,
@@ -195,8 +212,8 @@ static void wait_locked(struct gate *gate, const struct admit_call *call,
                         struct admit_answer *ret)
 {
     const struct options *options = &arrival->options;
-    const unsigned candidate =
-        options->now ? first_of(options->now) : shortest_of(options, options->later);
+    const unsigned candidate = options->now ? calmest_of(gate, options, options->now)
+                                            : shortest_of(options, options->later);
     struct option option = options->of[candidate];
 
     if (option.verdict == FLOW_GRANTED)

@@ -350,6 +350,7 @@ void gate_heard_locked(struct gate *gate, uint32_t place, struct gate_answer *an
     row->rung_ns = 0;
     answer->verdict = GATE_QUEUED;
     answer->place = place;
+    answer->in_use = core_of(gate)->held_count + core_of(gate)->lease_count;
     answer->limit = core_of(gate)->limit;
     answer->waiting = layout_of(gate)->waiting;
 }
