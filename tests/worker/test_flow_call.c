@@ -299,6 +299,24 @@ static void research_54_a_cut_stream_is_settled_by_what_came(void **state)
     assert_int_equal(view_of("a").estimate.ratio_samples, 0);
 }
 
+static void stream_early_usage_and_close(struct server *with)
+{
+    server_answer_once(with, STREAM_HEAD ROLE
+                       "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}],"
+                       "\"usage\":{\"prompt_tokens\":500,\"completion_tokens\":1}}\n\n" WORD("x"));
+}
+
+/* What a cut stream told of its usage is its beginning: taken where it is more than what was seen, and
+ * nothing is learned from it. */
+static void research_54_an_early_usage_is_no_lesson(void **state)
+{
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, stream_early_usage_and_close);
+    assert_int_equal(scene_run(*state), STEP_FAULT);
+    assert_use("a", 1, 500 + 3);
+    assert_int_equal(view_of("a").estimate.ratio_samples, 0);
+}
+
 static void f6_of_an_answer_that_never_came_the_estimate_stays(void **state)
 {
     struct flow_target target;
@@ -432,6 +450,7 @@ int main(void)
         WITH_FLOW(a_request_counts_as_sent_from_its_first_byte),
         WITH_FLOW(f4_a_long_stream_is_charged_as_it_comes),
         WITH_FLOW(research_54_a_cut_stream_is_settled_by_what_came),
+        WITH_FLOW(research_54_an_early_usage_is_no_lesson),
         WITH_FLOW(f6_of_an_answer_that_never_came_the_estimate_stays),
         WITH_FLOW(also_of_one_whose_output_was_not_charged_before),
         WITH_FLOW(a_client_that_leaves_midway_leaves_what_it_used),
