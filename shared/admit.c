@@ -89,7 +89,7 @@ static struct option look_at(struct gate *gate, const struct admit_call *call, u
         option.verdict =
             flow_look_locked(gate, option.flow, &target, &flow_call, &option.predicted_wait_ns);
     } else if (target.terms->strategy >= FLOW_STRATEGY_RATE) {
-        option.verdict = FLOW_REFUSED_FULL;
+        option.verdict = FLOW_REFUSED_BUSY;
         option.predicted_wait_ns = NO_ROOM_RETRY_NS;
     }
     return option;
@@ -326,14 +326,14 @@ static uint64_t of_same_flow(struct gate *gate, const struct admit_call *call,
     uint64_t mask = 0;
 
     for (unsigned i = 0; i < call->wish->count; i++) {
-        uint32_t own = NO_INDEX;
+        bool serves = flow == NO_INDEX;
 
         if (call->targets) {
             const struct flow_target target = target_of(gate, call, i);
 
-            own = flow_find_locked(gate, &target, call->wish->now_ns);
+            serves = flow_serves_locked(gate, flow, &target);
         }
-        mask |= own == flow ? UINT64_C(1) << i : 0;
+        mask |= serves ? UINT64_C(1) << i : 0;
     }
     return mask;
 }

@@ -242,7 +242,7 @@ void flow_arrive(struct gate *gate, const struct flow_target *target, const stru
             &(struct flow_entry){.flow = flow, .target = target, .call = call, .image = NO_INDEX},
             ret);
     } else if (target->terms->strategy >= FLOW_STRATEGY_RATE) {
-        ret->verdict = FLOW_REFUSED_FULL;
+        ret->verdict = FLOW_REFUSED_BUSY;
         ret->predicted_wait_ns = FULL_RETRY_NS;
     }
     gate_unlock(gate);

@@ -103,10 +103,12 @@ enum adaptive_kind flow_keep(struct gate *gate, uint32_t *place, const struct fl
 
 /* ---- lock held: for admit.c, gate.c and snapshots --------------------------------------------- */
 
-/* The pair's row, found or made, its terms up to date; NO_INDEX: all rows are in use (or none is
- * wanted). */
+/* The pair's row, found or made, its terms up to date; when no row is left for it, its group's for
+ * all such models, named "*". NO_INDEX: not even that (or none is wanted). */
 MUST_CHECK uint32_t flow_find_locked(struct gate *gate, const struct flow_target *target,
                                      int64_t now_ns);
+/* May a call for the target wait in this flow? NO_INDEX: in none. Makes nothing. */
+bool flow_serves_locked(struct gate *gate, uint32_t flow, const struct flow_target *target);
 
 /* Could a call go at once (GRANTED)? If not, may it wait (QUEUED), and how long would it? Takes
  * nothing; a flow that was idle for long starts cold from now on. */

@@ -240,17 +240,22 @@ static void renew_terms(struct gate *gate, struct flow_row *flow, const struct f
 
 /* ---- found or made --------------------------------------------------------------------------- */
 
+/* The record of a group's models that have none of their own. */
+#define CATCH_ALL "*"
+#define CATCH_ALL_ROWS                                                                             \
+    32U /* kept for such records: clients make up names of models, not of groups */
+
 struct names {
     char group[NAME_SIZE], model[NAME_SIZE];
     uint64_t hash;
 };
 
-static void cut_names(const struct flow_target *target, struct names *names)
+static void cut_names(const char *group, const char *model, struct names *names)
 {
     struct hash hash;
 
-    (void)text_copy(names->group, sizeof names->group, target->quota_group);
-    (void)text_copy(names->model, sizeof names->model, target->model);
+    (void)text_copy(names->group, sizeof names->group, group);
+    (void)text_copy(names->model, sizeof names->model, model);
     hash_init(&hash);
     hash_add(&hash, names->group, strlen(names->group) + 1);
     hash_add(&hash, names->model, strlen(names->model));
@@ -268,27 +273,46 @@ static uint32_t find(const struct layout_area *layout, const struct names *names
     return NO_INDEX;
 }
 
-/* Nothing that it knows would be missed: nobody is there, nobody was within the window, nothing is
- * owed. */
-static bool is_idle(struct flow_row *flow, int64_t now_ns)
+static bool is_catch_all(const char *model)
 {
-    return flow->waiting == 0 && flow->in_flight == 0 &&
-           now_ns - flow->last_used_ns > (int64_t)FLOW_WINDOW_S * NS_PER_S &&
-           bucket_balance_micro(&flow->units, now_ns) >= 0 && flow->paused_until_ns <= now_ns;
+    return strcmp(model, CATCH_ALL) == 0;
 }
 
-/* A free row, or else the idle one that was away for longest. */
-static uint32_t room(struct layout_area *layout, int64_t now_ns)
+/* Nothing that it knows would be missed: nobody is there, or looks at it in this very decision; and
+ * either no answer ever came of it (a made-up name of a model costs no room), or nobody was there
+ * within the window and nothing is owed. */
+static bool gives_way(struct flow_row *flow, int64_t now_ns)
+{
+    if (flow->waiting > 0 || flow->in_flight > 0 || flow->last_used_ns >= now_ns)
+        return false;
+    return flow->completed == 0 ||
+           (now_ns - flow->last_used_ns > (int64_t)FLOW_WINDOW_S * NS_PER_S &&
+            bucket_balance_micro(&flow->units, now_ns) >= 0 && flow->paused_until_ns <= now_ns);
+}
+
+/* A free row, or else the one that gives way and was away for longest. */
+static uint32_t room(struct layout_area *layout, bool catch_all, int64_t now_ns)
 {
     uint32_t best = NO_INDEX;
+    uint32_t unused = NO_INDEX;
+    unsigned named = 0;
 
     for (uint32_t i = 0; i < FLOWS_MAX; i++) {
-        if (layout->flow_hashes[i] == 0)
-            return i;
-        if (is_idle(&layout->flows[i], now_ns) &&
-            (best == NO_INDEX || layout->flows[i].last_used_ns < layout->flows[best].last_used_ns))
+        struct flow_row *flow = &layout->flows[i];
+
+        if (layout->flow_hashes[i] == 0) {
+            unused = unused == NO_INDEX ? i : unused;
+            continue;
+        }
+        if (is_catch_all(flow->model) && !catch_all)
+            continue;
+        named += !is_catch_all(flow->model);
+        if (gives_way(flow, now_ns) &&
+            (best == NO_INDEX || flow->last_used_ns < layout->flows[best].last_used_ns))
             best = i;
     }
+    if (unused != NO_INDEX && (catch_all || named < FLOWS_MAX - CATCH_ALL_ROWS))
+        return unused;
     return best;
 }
 
@@ -303,25 +327,55 @@ static void make(struct layout_area *layout, uint32_t index, const struct names 
     layout->flow_hashes[index] = names->hash;
 }
 
+static uint32_t find_or_make(struct layout_area *layout, const struct names *names, int64_t now_ns)
+{
+    uint32_t index = find(layout, names);
+
+    if (index == NO_INDEX) {
+        index = room(layout, is_catch_all(names->model), now_ns);
+        if (index != NO_INDEX)
+            make(layout, index, names);
+    }
+    return index;
+}
+
 uint32_t flow_find_locked(struct gate *gate, const struct flow_target *target, int64_t now_ns)
 {
     struct layout_area *layout = segment_layout(gate->segment);
     struct names names;
+    struct flow_row *flow;
     uint32_t index;
 
     if (!target->terms || target->terms->strategy == FLOW_STRATEGY_NONE)
         return NO_INDEX;
-    cut_names(target, &names);
-    index = find(layout, &names);
+    cut_names(target->quota_group, target->model, &names);
+    index = find_or_make(layout, &names, now_ns);
     if (index == NO_INDEX) {
-        index = room(layout, now_ns);
-        if (index == NO_INDEX)
-            return NO_INDEX;
-        make(layout, index, &names);
-        layout->flows[index].last_used_ns = now_ns;
+        cut_names(target->quota_group, CATCH_ALL, &names);
+        index = find_or_make(layout, &names, now_ns);
     }
-    renew_terms(gate, &layout->flows[index], target->terms, now_ns);
+    if (index == NO_INDEX)
+        return NO_INDEX;
+    flow = &layout->flows[index];
+    if (flow->last_used_ns < now_ns)
+        flow->last_used_ns = now_ns;
+    renew_terms(gate, flow, target->terms, now_ns);
     return index;
+}
+
+bool flow_serves_locked(struct gate *gate, uint32_t flow, const struct flow_target *target)
+{
+    const struct layout_area *layout = segment_layout(gate->segment);
+    struct names names;
+
+    if (!target->terms || target->terms->strategy == FLOW_STRATEGY_NONE)
+        return flow == NO_INDEX;
+    if (flow == NO_INDEX) /* one that is only counted goes without a place where there is none */
+        return target->terms->strategy < FLOW_STRATEGY_RATE;
+    cut_names(target->quota_group, target->model, &names);
+    return strcmp(layout->flows[flow].quota_group, names.group) == 0 &&
+           (strcmp(layout->flows[flow].model, names.model) == 0 ||
+            is_catch_all(layout->flows[flow].model));
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

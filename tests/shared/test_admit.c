@@ -109,6 +109,36 @@ static void assert_nothing_is_held(void)
     assert_int_equal(fixture_view(&gate, "two", now).in_flight, 0);
 }
 
+/* All records are in use: calls of further models wait in "*", also once there is room again. */
+static void f1_who_waits_in_the_record_for_all_gets_its_source(void **state)
+{
+    struct layout_area *area = layout();
+    struct admit_seat seat;
+    struct flow_row *flow;
+
+    (void)state;
+    targets[0].model = "*";
+    exhaust(0, 700000);
+    for (unsigned i = 0; i < FLOWS_MAX; i++) {
+        flow = &area->flows[i];
+        if (area->flow_hashes[i] == 0) {
+            area->flow_hashes[i] = 1;
+            flow->last_used_ns = now;
+            flow->in_flight = 1;
+        }
+    }
+    targets[0].model = "made-up";
+    assert_int_equal(arrive(1, false, &seat).verdict, ADMIT_QUEUED);
+    flow = &area->flows[area->flow_places[seat.flow_place].flow];
+    assert_string_equal(flow->model, "*");
+    area->flows[FLOWS_MAX - 1].in_flight = 0; /* gives way to whoever looks for room */
+    now += 600 * NS_PER_S;
+    assert_int_equal(attempt(1, false, &seat), ADMIT_GRANTED);
+    assert_int_equal(area->flow_hashes[FLOWS_MAX - 1], 1);
+    end(&seat);
+    assert_nothing_is_held();
+}
+
 static void b2_all_three_are_taken_at_once(void **state)
 {
     struct admit_seat seat;
@@ -451,6 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
         TEST(b2_all_three_are_taken_at_once),
+        TEST(f1_who_waits_in_the_record_for_all_gets_its_source),
         TEST(b2_a_refusal_of_the_source_charges_nothing),
         TEST(b2_a_refusal_of_the_gate_or_the_flow_holds_nothing),
         TEST(f8_an_account_with_room_is_used_first),
