@@ -42,11 +42,21 @@ static bool is_harmless(const struct request *request)
     return strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
 }
 
+/* flow = retry: random exponential waits of 1 to 60 s (F2). */
+#define RETRY_BASE_MS 1000
+#define RETRY_MAX_MS 60000
+
+static int64_t at_least(int64_t ms, bool patient, int64_t patient_ms)
+{
+    return patient && ms < patient_ms ? patient_ms : ms;
+}
+
 static void begin_plan(struct request *request)
 {
     const struct scope_options *first = request->route->to, *scope = request->scope;
     const struct intent *intent = &request->reader.intent;
     int64_t patience_ns = patience_ends_ns(request);
+    bool patient = scope->flow == FLOW_STRATEGY_RETRY;
     const struct plan_terms terms = {
         .retry_budget = scope->direct ? 0 : (unsigned)scope->retry_budget,
         .throttle_retries = !scope->direct,
@@ -58,8 +68,8 @@ static void begin_plan(struct request *request)
         .accounts = request->candidates.accounts,
         .hedge_after_ns = option_ns(scope->hedge_after_ms),
         .stall_budget_ns = scope->stall_budget_settled_ms * NS_PER_MS,
-        .backoff_base_ns = scope->backoff_base_ms * NS_PER_MS,
-        .backoff_max_ns = scope->backoff_max_ms * NS_PER_MS,
+        .backoff_base_ns = at_least(scope->backoff_base_ms, patient, RETRY_BASE_MS) * NS_PER_MS,
+        .backoff_max_ns = at_least(scope->backoff_max_ms, patient, RETRY_MAX_MS) * NS_PER_MS,
         .retry_hold_ns = intent->image
                              ? request->worker->options->image.image_retry_hold_ms * NS_PER_MS
                              : CLOCK_NEVER,

@@ -6,6 +6,7 @@
 #include "worker/respond.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -242,6 +243,23 @@ static bool point_at_headers(struct attempt *attempt)
     return true;
 }
 
+static const char *client_wait(const struct request *request)
+{
+    return fastcgi_param(request->fcgi, "HTTP_X_DASHSCOPE_WAIT_TIMEOUT");
+}
+
+int64_t upstream_head_server_wait_ms(const struct attempt *attempt)
+{
+    const char *own = client_wait(attempt->request);
+    int64_t ms;
+
+    if (attempt->source->dialect != DIALECT_DASHSCOPE)
+        return -1;
+    if (own)
+        return parse_duration_ms(own, 1000, &ms) ? ms : -1;
+    return attempt->source->dashscope_wait_ms;
+}
+
 bool upstream_head_build(struct attempt *attempt)
 {
     const struct source_options *source = attempt->source;
@@ -258,6 +276,13 @@ bool upstream_head_build(struct attempt *attempt)
     if (*source->api_key)
         add_header(attempt, key_headers[source->dialect].name, key_headers[source->dialect].prefix,
                    source->api_key);
+    if (upstream_head_server_wait_ms(attempt) >= 0 && !client_wait(attempt->request)) {
+        char seconds[24];
+
+        (void)snprintf(seconds, sizeof seconds, "%lld",
+                       (long long)(source->dashscope_wait_ms / 1000));
+        add_header(attempt, "X-DashScope-Wait-Timeout", "", seconds);
+    }
     for (const struct option_pair *pair = source->extra_headers;
          pair && pair->name && attempt->header_count < HTTP_HEADERS_MAX; pair++)
         add_header(attempt, pair->name, "", pair->value);

@@ -13,6 +13,9 @@
 
 /* Fill the attempt's url and headers from the request and the source. False: too much. */
 MUST_CHECK bool upstream_head_build(struct attempt *attempt);
+/* How long the upstream lets the call wait before it begins (F10): the client's own word, or the
+ * source's; -1 = it was not asked to. */
+int64_t upstream_head_server_wait_ms(const struct attempt *attempt);
 /* Write the CGI head for the client from the upstream's into attempt->head, without our own headers
  * and without its end: those are known at the commit. */
 void upstream_head_translate(struct attempt *attempt, const struct http_head *head);

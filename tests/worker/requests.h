@@ -29,8 +29,11 @@ static inline struct house *house_new(void)
     struct house *house = calloc(1, sizeof *house);
 
     REQUIRE(house != NULL);
-    house->source = (struct source_options){
-        .name = "a", .base_url = "https://a.example", .api_key = "", .ca_file = ""};
+    house->source = (struct source_options){.name = "a",
+                                            .base_url = "https://a.example",
+                                            .api_key = "",
+                                            .ca_file = "",
+                                            .dashscope_wait_ms = -1};
     house->member = (struct scope_member){.source = &house->source, .weight = 1};
     house->scope = (struct scope_options){
         .name = "r", .direct = true, .members = &house->member, .member_count = 1};

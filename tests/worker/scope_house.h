@@ -167,6 +167,7 @@ static inline void scene_sources(struct scene *scene)
 
     for (unsigned i = 0; i < SCENE_SOURCES; i++) {
         scene->sources[i] = (struct source_options){
+            .dashscope_wait_ms = -1,
             .name = names[i],
             .base_url = "http://127.0.0.1:1",
             .api_key = "",

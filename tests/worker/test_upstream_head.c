@@ -498,9 +498,33 @@ static void what_the_operator_asked_for_is_added(void **state)
                         "x-penstock-attempts: 1\r\n\r\n");
 }
 
+/* F10: the source's wait goes along, the client's own wins, and other dialects know no such thing. */
+static void f10_the_upstream_is_asked_to_let_calls_wait(void **state)
+{
+    struct house *house = *state;
+    struct attempt *attempt = house->request->attempt;
+
+    house->source.dashscope_wait_ms = 30000;
+    assert_int_equal(upstream_head_server_wait_ms(attempt), -1);
+    assert_true(upstream_head_build(attempt));
+    assert_null(sent(house, "x-dashscope-wait-timeout"));
+    house->source.dialect = DIALECT_DASHSCOPE;
+    assert_int_equal(upstream_head_server_wait_ms(attempt), 30000);
+    assert_true(upstream_head_build(attempt));
+    assert_string_equal(sent(house, "x-dashscope-wait-timeout"), "30");
+    fake_fastcgi_param(house->fcgi, "HTTP_X_DASHSCOPE_WAIT_TIMEOUT", "5");
+    assert_int_equal(upstream_head_server_wait_ms(attempt), 5000);
+    assert_true(upstream_head_build(attempt));
+    assert_string_equal(sent(house, "x-dashscope-wait-timeout"), "5");
+    house->source.dashscope_wait_ms = -1;
+    assert_true(upstream_head_build(attempt));
+    assert_string_equal(sent(house, "x-dashscope-wait-timeout"), "5");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        WITH_HOUSE(f10_the_upstream_is_asked_to_let_calls_wait),
         WITH_HOUSE(the_url_is_the_base_and_the_target_as_sent),
         WITH_HOUSE(a_clients_key_in_the_query_goes_no_further_than_here),
         WITH_HOUSE(a_url_beyond_its_bound_is_refused),
