@@ -21,8 +21,6 @@
 
 /* When all rows or places are taken: one is free again soon. */
 #define FULL_RETRY_NS NS_PER_S
-/* How long a call is in flight when none has ended yet. */
-#define FIRST_MEAN_HOLD_NS (10 * NS_PER_S)
 
 static struct layout_area *layout_of(const struct gate *gate)
 {
@@ -39,11 +37,10 @@ static int64_t after(int64_t now_ns, int64_t wait_ns)
 /* As slots become free once per mean time in flight and place. */
 static int64_t wait_for_place_ns(const struct flow_row *flow, uint32_t limit, uint32_t ahead)
 {
-    const int64_t hold_ns = flow->mean_hold_ns > 0 ? flow->mean_hold_ns : FIRST_MEAN_HOLD_NS;
-
     if (flow->in_flight + ahead < limit || limit == 0)
         return 0;
-    return (int64_t)((double)hold_ns * (flow->in_flight + ahead + 1 - limit) / limit);
+    /* 0 until a call has ended: nobody is refused for a time that nobody knows. */
+    return (int64_t)((double)flow->mean_hold_ns * (flow->in_flight + ahead + 1 - limit) / limit);
 }
 
 static int64_t wait_for_pace_ns(const struct flow_row *flow, uint32_t ahead, int64_t now_ns)
