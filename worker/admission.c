@@ -244,7 +244,29 @@ struct joint {
     struct admit_call call;
     struct admit_seat *seat;
     struct admit_answer answer;
+    bool is_counted; /* among worker.flow_waiters */
 };
+
+/* Every call that waits has a thread, and calls of other scopes need some too. Image calls have theirs
+ * for as long as they are there, waiting or not. */
+static void joint_count(struct joint *joint)
+{
+    struct worker *worker = joint->request->worker;
+
+    if (!joint->call.targets || needs_slot(joint->request) || joint->wish.hedge)
+        return;
+    joint->is_counted = atomic_fetch_add(&worker->flow_waiters, 1) < worker->flow_waiters_max;
+    if (joint->is_counted)
+        return;
+    atomic_fetch_sub(&worker->flow_waiters, 1);
+    joint->call.flow.may_wait = false;
+}
+
+static void joint_uncount(const struct joint *joint)
+{
+    if (joint->is_counted)
+        atomic_fetch_sub(&joint->request->worker->flow_waiters, 1);
+}
 
 static void joint_begin(struct joint *joint, struct request *request,
                         const struct source_wish *wish, struct admit_seat *seat)
@@ -262,6 +284,7 @@ static void joint_begin(struct joint *joint, struct request *request,
                  .image = slot ? &joint->image : NULL},
     };
     *seat = ADMIT_SEAT_EMPTY;
+    joint_count(joint);
 }
 
 /* What was predicted at the arrival is what there is to tell, whenever the wait ends. */
@@ -461,6 +484,7 @@ enum admission_result admission_take(struct request *request, const struct sourc
         if (holds_slot(request) && !joint.call.image)
             plan_held(&request->plan, waited_ns);
     }
+    joint_uncount(&joint);
     if (final)
         return result;
     if (joint.answer.verdict != ADMIT_GRANTED)

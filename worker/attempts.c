@@ -115,7 +115,7 @@ static void set_no_source(struct request *request)
         [FLOW_GRANTED] = "",
         [FLOW_QUEUED] = "",
         [FLOW_EXPIRED] = "It waited as long as it may.",
-        [FLOW_REFUSED_BUSY] = "It may not wait.",
+        [FLOW_REFUSED_BUSY] = "No more calls can wait.",
         [FLOW_REFUSED_FULL] = "Too many calls wait already.",
         [FLOW_REFUSED_CLIENT] = "Too many calls of this client wait already.",
         [FLOW_REFUSED_HOPELESS] = "Its turn would come too late.",

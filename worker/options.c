@@ -380,6 +380,10 @@ bool options_load(const char *path, struct text *report, struct options **ret_op
 
 /* ---- workers and threads --------------------------------------------------------------------- */
 
+/* Of each worker, when threads is auto. */
+#define THREADS_LEAST 64
+#define FLOW_THREADS 64 /* more where calls wait in flows */
+
 static int64_t count_cpus(void)
 {
     cpu_set_t set;
@@ -404,17 +408,35 @@ int64_t options_workers(const struct options *options)
     return cpus < 2 ? 2 : cpus;
 }
 
-int64_t options_threads_needed(const struct options *options)
+static int64_t usable_percent(const struct options *options)
+{
+    return 100 - options->penstock.reserve_percent;
+}
+
+/* Image calls in progress and waiting, at most. */
+static int64_t image_calls(const struct options *options)
 {
     const struct image_concurrency_options *image = &options->image;
-    int64_t usable_percent = 100 - options->penstock.reserve_percent;
-    int64_t calls = image->max_concurrent_requests;
 
     if (!image->active)
         return 0;
-    if (image->overflow_mode == OVERFLOW_WAIT)
-        calls += image->max_waiting_requests;
-    return (calls * 100 + usable_percent - 1) / usable_percent;
+    return image->max_concurrent_requests +
+           (image->overflow_mode == OVERFLOW_WAIT ? image->max_waiting_requests : 0);
+}
+
+int64_t options_threads_needed(const struct options *options)
+{
+    const int64_t usable = usable_percent(options);
+
+    return (image_calls(options) * 100 + usable - 1) / usable;
+}
+
+static bool may_hold_back(const struct options *options)
+{
+    for (size_t i = 0; i < options->scope_count; i++)
+        if (options->scopes[i].flow >= FLOW_STRATEGY_RATE)
+            return true;
+    return false;
 }
 
 int64_t options_threads(const struct options *options)
@@ -422,7 +444,21 @@ int64_t options_threads(const struct options *options)
     int64_t workers = options_workers(options);
     int64_t each = (options_threads_needed(options) + workers - 1) / workers;
 
+    int64_t most = option_row_of(OPTION_SECTION_penstock, "threads")->max;
+
     if (options->penstock.threads > 0)
         return options->penstock.threads;
-    return each < 64 ? 64 : each;
+    each = each < THREADS_LEAST ? THREADS_LEAST : each;
+    if (!may_hold_back(options) || each > most)
+        return each;
+    return each + FLOW_THREADS < most ? each + FLOW_THREADS : most;
+}
+
+int64_t options_flow_waiters(const struct options *options)
+{
+    int64_t workers = options_workers(options);
+    int64_t images = (image_calls(options) + workers - 1) / workers;
+    int64_t left = options_threads(options) * usable_percent(options) / 100 - images;
+
+    return left < 1 ? 1 : left;
 }

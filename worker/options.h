@@ -208,5 +208,8 @@ int64_t options_threads_needed(const struct options *options);
 /* Worker processes and threads per worker after "auto" is resolved for this machine. */
 int64_t options_workers(const struct options *options);
 int64_t options_threads(const struct options *options);
+/* Request threads of each worker that calls waiting in flows may take, but for image calls, which have
+ * theirs: the reserve stays free. */
+int64_t options_flow_waiters(const struct options *options);
 
 #endif

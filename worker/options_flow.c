@@ -314,6 +314,21 @@ static void warn_idle_scope_keys(struct options_loader *loader, const struct sco
                         scope->flow_max_waiting_per_client, scope->flow_max_waiting);
 }
 
+/* Each call that waits has a thread. */
+static void warn_few_threads(struct options_loader *loader, const struct scope_options *scope,
+                             const struct option_section *section)
+{
+    int64_t workers = options_workers(loader->options);
+    int64_t each = options_flow_waiters(loader->options);
+
+    if (scope->flow_max_waiting > workers * each &&
+        (each == 1 || is_chosen(section, "flow_max_waiting")))
+        options_warning(loader, subject_of(section, "flow_max_waiting"),
+                        "%" PRId64 " calls wait at a time at most, as each of %" PRId64
+                        " workers has threads for %" PRId64 "; raise threads",
+                        workers * each, workers, each);
+}
+
 static bool has_member(const struct scope_options *scope, const struct source_options *source)
 {
     for (size_t i = 0; i < scope->member_count; i++)
@@ -453,6 +468,7 @@ static void check_scope(struct options_loader *loader, const struct scope_option
     warn_idle_scope_keys(loader, scope, section);
     if (!(strategy_bit(scope) & COUNTS_CALLS))
         return;
+    warn_few_threads(loader, scope, section);
     for (size_t i = 0; i < scope->member_count; i++)
         if (strategy_bit(scope) & TOLD_LIMITS)
             check_quotas_known(loader, scope, scope->members[i].source,

@@ -38,9 +38,10 @@ OPTION(penstock, workers, workers, COUNT, "auto", -1, 100, RELOAD,
        "worker processes; auto = one per CPU, at least 2")
 OPTION(penstock, threads, threads, COUNT, "auto", -1, 2000, RELOAD,
        "request threads of each worker; auto = as many as image slots, the wait queue and the "
-       "reserve need, at least 64")
+       "reserve need, at least 64, and 64 more where calls wait in a flow")
 OPTION(penstock, reserve_percent, reserve_percent, COUNT, "25", 0, 90, RELOAD,
-       "share of all threads that image calls can never take, so that other calls always find one")
+       "share of all threads that image calls and calls that wait in a flow can never take, so that "
+       "other calls always find one")
 OPTION(penstock, state_directory, state_directory, STRING, "/var/lib/penstock", 0, 0, RESTART,
        "local disk for the ledger and for spooled bodies; names this instance")
 OPTION(penstock, runtime_directory, runtime_directory, STRING, "/run/penstock", 0, 0, RESTART,
@@ -284,7 +285,7 @@ OPTION(scope, flow_max_wait_s, flow_max_wait_s, LIST, "5, 30, 120", 0, 0, RELOAD
        "429, or at once when the wait would be longer")
 OPTION(scope, flow_max_waiting, flow_max_waiting, COUNT, "1000", 1, 8192, RELOAD,
        "calls that may wait for one account and model, of each class; one more is answered 429 at "
-       "once")
+       "once, and so is one for which no thread is left but those of reserve_percent")
 OPTION(scope, flow_max_waiting_per_client, flow_max_waiting_per_client, COUNT, "0", 0, 8192, RELOAD,
        "those of one client (by its key) among them; 0 = no limit of its own")
 OPTION(scope, flow_include_usage, flow_include_usage, BOOL, "true", 0, 0, RELOAD,

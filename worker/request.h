@@ -38,6 +38,8 @@ struct worker {
     struct http_pool *pool;
     uint32_t source_rows[SOURCES_MAX]; /* by source_options.index */
     bool flows;                        /* some scope has flow control: requests are estimated */
+    unsigned flow_waiters_max;         /* calls that may wait in flows at a time, without images */
+    _Atomic unsigned flow_waiters;
     struct bell bell;
     struct door door;
     struct spool_limits spool_limits;

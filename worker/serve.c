@@ -308,6 +308,7 @@ int serve_main(const struct child_context *context)
     server.drain_until_ns = CLOCK_NEVER;
     worker->options = context->options;
     worker->flows = has_flows(context->options);
+    worker->flow_waiters_max = (unsigned)options_flow_waiters(context->options);
     worker->pid = getpid();
     worker->segment = context->segment;
     worker->listen_fd = context->listen_fd;

@@ -22,6 +22,7 @@ static inline int flow_make(void **state)
     now = *state;
     worker = &now->house->worker;
     worker->flows = true;
+    worker->flow_waiters_max = 1;
     assert_true(bell_start(&worker->bell, &worker->gate, 1));
     now->house->request->seat = &worker->bell.seats[0];
     now->house->scope.flow = FLOW_STRATEGY_SHAPING;

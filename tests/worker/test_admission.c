@@ -278,6 +278,7 @@ static void f8_who_waits_goes_when_another_ends(void **state)
     scene_serve(now, 0, say_used);
     assert_int_equal(flow_run_with(flow_give), STEP_NEXT);
     assert_string_equal(scene_attempts(now), "a:");
+    assert_int_equal(atomic_load(&now->house->worker.flow_waiters), 0);
     assert_true(now->house->request->queue_ns > 0);
     assert_int_equal(scene_call(now).queue_ms, now->house->request->queue_ns / NS_PER_MS);
     assert_int_equal(view_of("a").in_flight, 0);
@@ -303,6 +304,34 @@ static void f8_a_client_that_leaves_while_waiting_costs_nothing(void **state)
     assert_int_equal(view_of("a").in_flight, 1); /* the other's */
     assert_int_equal(view_of("a").use.sends, 2);
     assert_string_equal(scene_call(now).outcome, "client_gone");
+}
+
+/* Threads are left for calls that need not wait: no further one waits in a flow. */
+static void f9_no_call_waits_that_has_no_thread_left(void **state)
+{
+    struct worker *worker = &now->house->worker;
+
+    (void)state;
+    atomic_store(&worker->flow_waiters, worker->flow_waiters_max);
+    flow_take("gpt-5");
+    assert_int_equal(scene_run(now), STEP_FAULT);
+    scene_assert_fault(now, FAULT_rate_limit);
+    assert_true(scene_head_has(now, "Status: 429"));
+    assert_non_null(strstr(scene_body(now), "No more calls can wait."));
+    assert_in_range(told_seconds(), 1, 60);
+    assert_int_equal(view_of("a").in_flight, 1); /* the other's */
+    assert_int_equal(atomic_load(&worker->flow_waiters), worker->flow_waiters_max);
+}
+
+static void f9_who_need_not_wait_goes_without_a_thread_left(void **state)
+{
+    struct worker *worker = &now->house->worker;
+
+    (void)state;
+    atomic_store(&worker->flow_waiters, worker->flow_waiters_max);
+    scene_serve(now, 0, say_used);
+    assert_int_equal(scene_run(now), STEP_NEXT);
+    assert_int_equal(atomic_load(&worker->flow_waiters), worker->flow_waiters_max);
 }
 
 static void a_fast_stop_ends_the_wait_for_a_flow(void **state)
@@ -530,6 +559,8 @@ int main(void)
         WITH_JOINT(f8_who_waits_goes_when_another_ends),
         WITH_JOINT(who_need_not_wait_has_not_waited),
         WITH_JOINT(f8_a_client_that_leaves_while_waiting_costs_nothing),
+        WITH_JOINT(f9_no_call_waits_that_has_no_thread_left),
+        WITH_JOINT(f9_who_need_not_wait_goes_without_a_thread_left),
         WITH_JOINT(a_fast_stop_ends_the_wait_for_a_flow),
         WITH_JOINT(f9_the_patience_of_a_class_ends_by_itself),
         WITH_JOINT(h6_the_calls_own_deadline_ends_the_wait),

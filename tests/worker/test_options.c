@@ -172,6 +172,42 @@ static void test_threads_needed(void **state)
     }
 }
 
+/* Every call that waits in a flow has a thread: the reserve and what images need are not for it. */
+static void f9_threads_for_calls_that_wait_in_flows(void **state)
+{
+#define IMAGES "enabled = on\nmax_concurrent_requests = 8\noverflow_mode = wait"
+    static const struct {
+        const char *penstock, *image, *flow;
+        int64_t threads, waiters; /* of each of 2 workers */
+    } cases[] = {
+        {"", "", "none", 64, 48},
+        {"", "", "retry", 64, 48},
+        {"", "", "adaptive", 128, 96},
+        {"", IMAGES, "none", 72, 1},
+        {"", IMAGES, "adaptive", 136, 48},
+        {"threads = 100", IMAGES, "adaptive", 100, 21},
+        {"threads = 72", IMAGES, "none", 72, 1},
+        {"threads = 1\nreserve_percent = 90", "", "none", 1, 1},
+    };
+#undef IMAGES
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        char conf[400];
+        struct loading loading;
+
+        (void)snprintf(conf, sizeof conf,
+                       WITH_SOURCE "[penstock]\nworkers = 2\n%s\n[image_concurrency]\n%s\n"
+                                   "[scope s]\nsources = a\nflow = %s\n[route r]\nscope = s\n",
+                       cases[i].penstock, cases[i].image, cases[i].flow);
+        loading = load(conf);
+        assert_string_equal(report_of(&loading), "");
+        assert_int_equal(options_threads(loading.options), cases[i].threads);
+        assert_int_equal(options_flow_waiters(loading.options), cases[i].waiters);
+        unload(&loading);
+    }
+}
+
 static void test_auto_workers_are_at_least_two(void **state)
 {
     struct loading loading = load(WITH_SOURCE);
@@ -310,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_without_a_route_everything_goes_to_the_first_source),
         cmocka_unit_test(test_without_a_route_everything_goes_to_the_first_scope),
         cmocka_unit_test(test_threads_needed),
+        cmocka_unit_test(f9_threads_for_calls_that_wait_in_flows),
         cmocka_unit_test(test_auto_workers_are_at_least_two),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_good_configuration_without_memory_is_refused),

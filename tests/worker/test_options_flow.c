@@ -366,6 +366,28 @@ static void test_options_without_effect_are_named(void **state)
     check_all(cases, LENGTH(cases));
 }
 
+static void test_F9_threads_for_those_that_may_wait(void **state)
+{
+#define THREADS(number) "[penstock]\nworkers = 2\nthreads = " number "\n"
+#define FEW(line, calls, each)                                                                     \
+    "t.conf:" line WARNING "scope s.flow_max_waiting: " calls                                      \
+    " calls wait at a time at most, as each of 2 workers has threads for " each                    \
+    "; raise threads\n"
+    static const struct load_case cases[] = {
+        {THREADS("8") SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 12"), "", false},
+        {THREADS("8") SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 13"),
+         FEW("9", "12", "6"), false},
+        {THREADS("8") SOURCE("") SCOPE("flow = adaptive"), "", false},
+        {THREADS("2") SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 2"), "", false},
+        {THREADS("8") SOURCE("") SCOPE("flow = retry"), "", false},
+    };
+#undef FEW
+#undef THREADS
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
 static void test_F4_sources_of_one_account_agree(void **state)
 {
 #define DIFFER(line, key)                                                                          \
@@ -515,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_F3_F4_a_strategy_needs_its_limits),
         cmocka_unit_test(test_F5_the_dump_says_what_is_learned),
         cmocka_unit_test(test_options_without_effect_are_named),
+        cmocka_unit_test(test_F9_threads_for_those_that_may_wait),
         cmocka_unit_test(test_F4_sources_of_one_account_agree),
         cmocka_unit_test(test_scopes_of_one_account_have_one_queue),
         cmocka_unit_test(test_terms_for_the_segment),
