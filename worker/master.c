@@ -46,6 +46,8 @@
 #define READY_PATIENCE_NS (20 * NS_PER_S)
 #define BACKOFF_FIRST_NS (100 * NS_PER_MS)
 #define BACKOFF_MAX_NS (30 * NS_PER_S)
+#define BACKOFF_SERVED_MAX_NS (2 * NS_PER_S) /* of one that served: the others need it back */
+#define LIVED_NS (10 * NS_PER_S)             /* whoever dies later did not die at once */
 #define FAST_STOP_NS (8 * NS_PER_S)
 #define KILL_GRACE_NS (5 * NS_PER_S) /* workers cut what still runs, and tell its clients */
 #define STATUS_INTERVAL_NS (5 * NS_PER_S)
@@ -56,7 +58,8 @@ enum child_kind { CHILD_MONITOR, CHILD_WORKER };
 struct child {
     pid_t pid; /* 0 = not running */
     enum child_kind kind;
-    bool ready;          /* it serves */
+    bool ready; /* it serves */
+    int64_t started_ns;
     int64_t start_at_ns; /* when to start it (again) */
     int64_t backoff_ns;
 };
@@ -125,6 +128,7 @@ static void start_child(struct master *master, struct child *child, int64_t now_
     if (pid == 0)
         live_as_child(master, child->kind);
     child->ready = false;
+    child->started_ns = now_ns;
     if (pid > 0) {
         child->pid = pid;
         return;
@@ -148,6 +152,20 @@ static void start_due_children(struct master *master, int64_t now_ns)
             start_child(master, &master->children[i], now_ns);
 }
 
+/* How long to wait before the next is started. One that was killed from outside, or that met a bad
+ * request after a while, is needed back. One that ends again and again will hardly fare better at once,
+ * least of all when it never came so far as to serve. */
+static int64_t next_backoff_ns(const struct child *child, const siginfo_t *info, int64_t now_ns)
+{
+    const int64_t most_ns = child->ready ? BACKOFF_SERVED_MAX_NS : BACKOFF_MAX_NS;
+    const bool killed = info->si_code == CLD_KILLED && info->si_status == SIGKILL;
+    const bool lived = now_ns - child->started_ns >= LIVED_NS;
+
+    if (child->backoff_ns == 0 || (child->ready && (killed || lived)))
+        return BACKOFF_FIRST_NS;
+    return child->backoff_ns < most_ns / 2 ? 2 * child->backoff_ns : most_ns;
+}
+
 static void child_ended(struct master *master, struct child *child, const siginfo_t *info)
 {
     int64_t now_ns = clock_monotonic_ns();
@@ -155,12 +173,7 @@ static void child_ended(struct master *master, struct child *child, const siginf
     child->pid = 0;
     if (!goes_on(master))
         return;
-    /* One that served was killed or met a bad request: the others need it back. One that never came
-     * that far will hardly fare better the next time. */
-    if (child->ready || child->backoff_ns == 0)
-        child->backoff_ns = BACKOFF_FIRST_NS;
-    else if (child->backoff_ns < BACKOFF_MAX_NS)
-        child->backoff_ns *= 2;
+    child->backoff_ns = next_backoff_ns(child, info, now_ns);
     child->start_at_ns = now_ns + child->backoff_ns;
     log_event(LOG_LEVEL_WARNING, "child_ended", "the %s %d %s %d; the next starts in %lld ms",
               child->kind == CHILD_MONITOR ? "monitor" : "worker", info->si_pid,

@@ -83,6 +83,16 @@ kill_them master monitor workers
 ledger_is_whole
 grants_in_order
 
+# ---- one that ends again and again by its own fault: the pause grows; killed, it is needed back ----
+pauses() { sed -n 's/.*event=child_ended.*the monitor .* signal 6; the next starts in \([0-9]*\) ms.*/\1/p' "$work/penstock.log"; }
+ended() { [ "$(pauses | wc -l)" -ge "$round" ]; }
+for round in 1 2 3 4; do
+    kill -ABRT "$(pid_of monitor)"
+    until_true "the monitor's end $round is seen" ended
+    until_true "a monitor again, $round" serves_alone
+done
+expect "each pause is longer" "$(pauses | tr '\n' ' ')" "100 200 400 800 "
+
 # ---- orphans: serve on for orphan_timeout_s, then finish what they have and end ----
 upstream_reset
 began=$(date +%s%N)
