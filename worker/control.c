@@ -399,14 +399,31 @@ static int run_try_fallback(struct control *control, const struct command *comma
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-static bool is_past(const struct control *control, uint64_t before, uint64_t *ret_generation)
+/* The generation that serves; 0: no answer. */
+static uint64_t serving_generation(const struct control *control)
 {
     struct fastcgi_reply reply;
-    bool past = ask(control, "GET", "/penstock/status?summary", true, &reply) &&
-                generation_in(reply.body, ret_generation) && *ret_generation > before;
+    uint64_t generation = 0;
 
+    if (ask(control, "GET", "/penstock/status?summary", true, &reply) &&
+        !generation_in(reply.body, &generation))
+        generation = 0;
     fastcgi_reply_release(&reply);
-    return past;
+    return generation;
+}
+
+static void tell_no_reload(uint64_t before, uint64_t generation)
+{
+    if (generation == 0)
+        (void)fprintf(stderr, "penstockctl: the master was asked, but since then nobody answers at "
+                              "the status socket; the log has the reason.\n");
+    else
+        (void)fprintf(stderr,
+                      "penstockctl: the master was asked, but generation %" PRIu64
+                      " still serves. A configuration with errors is not loaded (penstockd -t "
+                      "names them), and three older generations that still drain make it wait "
+                      "(penstockctl status shows them); the log has the reason.\n",
+                      before);
 }
 
 static int run_reload(struct control *control, const struct command *command)
@@ -423,18 +440,14 @@ static int run_reload(struct control *control, const struct command *command)
     if (!asked)
         return EXIT_FAILURE;
     while (clock_monotonic_ns() < until_ns) {
-        if (is_past(control, before, &generation)) {
+        generation = serving_generation(control);
+        if (generation > before) {
             (void)printf("reloaded: generation %" PRIu64 "\n", generation);
             return EXIT_SUCCESS;
         }
         clock_sleep_ns(RELOAD_LOOK_NS);
     }
-    (void)fprintf(
-        stderr,
-        "penstockctl: the master was asked, but generation %" PRIu64
-        " still serves. A configuration with errors is not loaded: penstockd -t names them, "
-        "the log has the reason.\n",
-        before);
+    tell_no_reload(before, generation);
     return EXIT_FAILURE;
 }
 

@@ -108,3 +108,4 @@ nothing_lost images
 expect "N1: reload with the name removed" "$(upstream_stat images_open_max)" "$limit"
 until_true "nothing is in use" nothing_in_use
 kill -0 "$master_pid" || fail "the master ended: $(cat "$work/reload")"
+contains "what a refused reload says" "$(cat "$work/reload")" "generation $(status_number generation) still serves"
