@@ -100,6 +100,13 @@ bool option_is_set(const struct option_section *section, const struct option_row
     return section->values[row - option_rows].text != NULL;
 }
 
+bool option_is_chosen(const struct option_section *section, const char *key)
+{
+    const struct option_row *row = option_row_of(section->kind, key);
+
+    return option_is_set(section, row) && strcmp(option_text(section, row), row->fallback) != 0;
+}
+
 /* Variables of this section begin so; NULL when there is no memory. */
 static const char *variable_stem(struct options_loader *loader, enum option_section_kind kind,
                                  const char *name)

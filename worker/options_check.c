@@ -359,6 +359,26 @@ static void check_routes(struct options_loader *loader)
 
 /* ---- the gate -------------------------------------------------------------------------------- */
 
+/* What is set, and has no effect as long as something else is not. */
+static void warn_idle_image_keys(struct options_loader *loader,
+                                 const struct option_section *section)
+{
+    static const char *const waiting[] = {"wait_timeout_seconds", "max_waiting_requests"};
+    const struct image_concurrency_options *image = &loader->options->image;
+
+    if (image->max_concurrent_requests > 0 && !image->enabled &&
+        !option_is_set(section, option_row_of(section->kind, "enabled")))
+        options_warning(loader, subject_of(section, "max_concurrent_requests"),
+                        "limits nothing without enabled = true");
+    if (image->overflow_mode == OVERFLOW_WAIT || loader->error_count > 0)
+        return;
+    for (size_t i = 0; i < LENGTH(waiting); i++)
+        if (option_is_chosen(section, waiting[i]))
+            options_warning(loader, subject_of(section, waiting[i]),
+                            "has no effect with overflow_mode = reject; set overflow_mode = wait, "
+                            "or take it away");
+}
+
 static void check_image(struct options_loader *loader)
 {
     const struct image_concurrency_options *image = &loader->options->image;
@@ -372,6 +392,7 @@ static void check_image(struct options_loader *loader)
     if (image->enabled && image->max_concurrent_requests == 0)
         options_warning(loader, subject_of(section, "enabled"),
                         "limits nothing while max_concurrent_requests is 0");
+    warn_idle_image_keys(loader, section);
     if (image->active && image->overflow_mode == OVERFLOW_WAIT &&
         image->wait_timeout_ms > CLIENT_PATIENCE_MS)
         options_warning(loader, subject_of(section, "wait_timeout_seconds"),

@@ -47,14 +47,6 @@ static const struct option_section *section_of_scope(const struct options_loader
     return section;
 }
 
-/* The operator set it to something other than what it is anyway. */
-static bool is_chosen(const struct option_section *section, const char *key)
-{
-    const struct option_row *row = option_row_of(section->kind, key);
-
-    return option_is_set(section, row) && strcmp(option_text(section, row), row->fallback) != 0;
-}
-
 static unsigned strategy_bit(const struct scope_options *scope)
 {
     return 1U << scope->flow;
@@ -303,7 +295,7 @@ static void warn_idle_scope_keys(struct options_loader *loader, const struct sco
 {
     for (size_t i = 0; i < LENGTH(scope_keys); i++)
         if (!(scope_keys[i].strategies & strategy_bit(scope)) &&
-            is_chosen(section, scope_keys[i].key))
+            option_is_chosen(section, scope_keys[i].key))
             options_warning(loader, subject_of(section, scope_keys[i].key),
                             "has no effect with flow = %s; set flow = %s, or take it away",
                             strategy_words[scope->flow], scope_keys[i].words);
@@ -322,7 +314,7 @@ static void warn_few_threads(struct options_loader *loader, const struct scope_o
     int64_t each = options_flow_waiters(loader->options);
 
     if (scope->flow_max_waiting > workers * each &&
-        (each == 1 || is_chosen(section, "flow_max_waiting")))
+        (each == 1 || option_is_chosen(section, "flow_max_waiting")))
         options_warning(loader, subject_of(section, "flow_max_waiting"),
                         "%" PRId64 " calls wait at a time at most, as each of %" PRId64
                         " workers has threads for %" PRId64 "; raise threads",
@@ -355,7 +347,8 @@ static void warn_idle_source_keys(struct options_loader *loader,
     unsigned strategies = strategies_of(loader->options, source);
 
     for (size_t i = 0; i < LENGTH(source_keys); i++)
-        if (!(source_keys[i].strategies & strategies) && is_chosen(section, source_keys[i].key))
+        if (!(source_keys[i].strategies & strategies) &&
+            option_is_chosen(section, source_keys[i].key))
             options_warning(loader, subject_of(section, source_keys[i].key),
                             "has no effect: no [scope] with this source has flow = %s",
                             source_keys[i].words);

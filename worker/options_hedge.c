@@ -53,6 +53,21 @@ static void check_hedge_times(struct options_loader *loader, const struct scope_
                         after, source->name, option_duration(ms, limit));
 }
 
+/* Silence for as long as stall_budget_s ends the attempts: a second one would come after that. */
+static void check_hedge_stall(struct options_loader *loader, const struct scope_options *scope,
+                              struct option_subject subject)
+{
+    char after[OPTION_DURATION_SIZE];
+    char limit[OPTION_DURATION_SIZE];
+
+    if (scope->stall_budget_ms >= 0 && scope->hedge_after_ms >= scope->stall_budget_ms)
+        options_warning(loader, subject,
+                        "%s is not less than stall_budget_s, after which no other attempt should "
+                        "begin; set less than %s",
+                        option_duration(scope->hedge_after_ms, after),
+                        option_duration(scope->stall_budget_ms, limit));
+}
+
 /* R38: is there anybody to send a second attempt to? */
 static void check_hedge_sources(struct options_loader *loader, const struct scope_options *scope,
                                 struct option_subject subject)
@@ -83,6 +98,7 @@ void options_check_hedge(struct options_loader *loader, struct scope_options *sc
 
     if (scope->hedge_after_ms >= 0) {
         check_hedge_times(loader, scope, subject);
+        check_hedge_stall(loader, scope, subject);
         check_hedge_sources(loader, scope, subject);
     }
     if (scope->hedge_max_extra > 1)

@@ -220,6 +220,14 @@ static void warn_about_fallback(struct options_loader *loader, const struct scop
                             shared->name, fallback->scope->name, shared->quota_group);
         return;
     }
+    if (find_source(loader->options, fallback->model)) {
+        options_warning(
+            loader, subject,
+            "\"%s\" is taken for a model, not for the [source] of that name; a fallback "
+            "is a scope or a model",
+            option_excerpt(excerpt, fallback->model));
+        return;
+    }
     text_init(&near, 200);
     append_nearest(loader->options, OPTION_SECTION_scope, fallback->model, &near);
     if (near.length > 0)
@@ -436,6 +444,28 @@ static void link_route(struct options_loader *loader, struct route_options *rout
     }
 }
 
+static bool is_used(const struct options *options, const struct scope_options *scope)
+{
+    for (size_t i = 0; i < options->route_count; i++)
+        if (options->routes[i].to == scope)
+            return true;
+    for (size_t i = 0; i < options->scope_count; i++)
+        for (size_t k = 0; k < options->scopes[i].fallback_count; k++)
+            if (options->scopes[i].fallbacks[k].scope == scope)
+                return true;
+    return false;
+}
+
+static void warn_unused_scopes(struct options_loader *loader)
+{
+    const struct options *options = loader->options;
+
+    for (size_t i = 0; i < options->scope_count; i++)
+        if (!options->scopes[i].direct && !is_used(options, &options->scopes[i]))
+            options_warning(loader, subject_of(section_of(loader, &options->scopes[i]), "sources"),
+                            "no call comes to them: no route and no fallback names this scope");
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static void link_sources(struct options_loader *loader)
@@ -480,6 +510,9 @@ void options_link(struct options_loader *loader)
         link_scope(loader, &options->scopes[i]);
     for (size_t i = 0; i < options->route_count && !loader->out_of_memory; i++)
         link_route(loader, &options->routes[i]);
-    if (!loader->out_of_memory)
-        options_check_flow(loader);
+    if (loader->out_of_memory)
+        return;
+    options_check_flow(loader);
+    if (loader->error_count == 0)
+        warn_unused_scopes(loader);
 }

@@ -172,6 +172,8 @@ struct option_section *option_section_find(const struct options *options,
 /* The text that counts: the one set, else the default. */
 const char *option_text(const struct option_section *section, const struct option_row *row);
 bool option_is_set(const struct option_section *section, const struct option_row *row);
+/* The operator set it to something other than what it is anyway. */
+bool option_is_chosen(const struct option_section *section, const char *key);
 
 /* A new section at the end of the list; NULL when there is no memory. */
 struct option_section *option_section_add(struct options_loader *loader,

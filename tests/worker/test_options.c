@@ -112,6 +112,9 @@ static void test_without_a_route_everything_goes_to_the_first_source(void **stat
 
 static void test_without_a_route_everything_goes_to_the_first_scope(void **state)
 {
+#define UNUSED(line, name)                                                                         \
+    "t.conf:" line ": warning: scope " name                                                        \
+    ".sources: no call comes to them: no route and no fallback names this scope\n"
     static const char *const elsewhere[] = {"PENSTOCK__ROUTE__DEFAULT__SOURCE=a", NULL};
     static const char *const second[] = {"PENSTOCK__ROUTE__DEFAULT__SCOPE=t", NULL};
     static const char *const empty[] = {"PENSTOCK__ROUTE__DEFAULT__SCOPE=", NULL};
@@ -119,11 +122,12 @@ static void test_without_a_route_everything_goes_to_the_first_scope(void **state
         const char *const *environment;
         const char *to;
         bool direct;
+        const char *report;
     } cases[] = {
-        {NULL, "s", false},
-        {elsewhere, "default", true},
-        {second, "t", false},
-        {empty, "s", false},
+        {NULL, "s", false, UNUSED("6", "t")},
+        {elsewhere, "default", true, UNUSED("4", "s") UNUSED("6", "t")},
+        {second, "t", false, UNUSED("4", "s")},
+        {empty, "s", false, UNUSED("6", "t")},
     };
 
     (void)state;
@@ -131,7 +135,7 @@ static void test_without_a_route_everything_goes_to_the_first_scope(void **state
         struct loading loading = load_with(
             WITH_SOURCE "[scope s]\nsources = a\n[scope t]\nsources = a\n", cases[i].environment);
 
-        assert_string_equal(report_of(&loading), "");
+        assert_string_equal(report_of(&loading), cases[i].report);
         assert_int_equal(loading.options->route_count, 1);
         assert_string_equal(loading.options->routes[0].path, "/v1/");
         assert_string_equal(loading.options->routes[0].to->name, cases[i].to);

@@ -269,6 +269,8 @@ static void test_routes(void **state)
 
 static void test_image_options_that_surprise(void **state)
 {
+#define REJECTS                                                                                    \
+    ": has no effect with overflow_mode = reject; set overflow_mode = wait, or take it away\n"
     static const struct load_case cases[] = {
         {IN_IMAGE "enabled = true",
          "t.conf:4: warning: image_concurrency.enabled: limits nothing while "
@@ -279,8 +281,16 @@ static void test_image_options_that_surprise(void **state)
          "t.conf:7: warning: image_concurrency.wait_timeout_seconds: common clients give up after "
          "300 seconds without an answer\n",
          false},
-        {IN_IMAGE "enabled = true\nmax_concurrent_requests = 8\nwait_timeout_seconds = 301", "",
+        {IN_IMAGE "enabled = true\nmax_concurrent_requests = 8\nwait_timeout_seconds = 301\n"
+                  "max_waiting_requests = 5",
+         "t.conf:6: warning: image_concurrency.wait_timeout_seconds" REJECTS
+         "t.conf:7: warning: image_concurrency.max_waiting_requests" REJECTS,
          false},
+        {IN_IMAGE "max_concurrent_requests = 8",
+         "t.conf:4: warning: image_concurrency.max_concurrent_requests: limits nothing without "
+         "enabled = true\n",
+         false},
+        {IN_IMAGE "enabled = false\nmax_concurrent_requests = 8", "", false},
         {IN_IMAGE "image_stream_data_interval_timeout = 0", "", false},
         {IN_IMAGE "image_stream_data_interval_timeout = 60", "", false},
         {IN_IMAGE "image_stream_data_interval_timeout = 59",

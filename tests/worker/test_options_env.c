@@ -60,8 +60,9 @@ static void test_every_option_has_a_variable(void **state)
             strcat(variable, "=a");
         else
             (void)snprintf(variable + strlen(variable), 150, "=%s", row->fallback);
-        loading =
-            load_with(WITH_SOURCE "[scope a]\nsources = a\n[route a]\nsource = a\n", environment);
+        loading = load_with(WITH_SOURCE "[scope a]\nsources = a\n[route a]\nsource = a\n"
+                                        "[route b]\npath = /b\nscope = a\n",
+                            environment);
         assert_string_equal(report_of(&loading), "");
         assert_non_null(loading.options);
         dump = dump_of(loading.options);

@@ -25,7 +25,7 @@ static void check_all(const struct load_case *cases, size_t count)
 
 static void test_F1_off_by_default(void **state)
 {
-    struct loading loading = load(SOURCE("") SCOPE("") "[route r]\nsource = a\n");
+    struct loading loading = load(SOURCE("") SCOPE("") "[route r]\nsource = a\n" ROUTE_TO("s"));
     const struct scope_options *scope = &loading.options->scopes[0];
     const struct source_options *source = &loading.options->sources[0];
 
@@ -423,7 +423,7 @@ static void test_scopes_of_one_account_have_one_queue(void **state)
 #define PAIR(s_more, t_more)                                                                       \
     SOURCE("rpm = 1\ntpm = 1\n")                                                                   \
     "[scope s]\nsources = a\n" s_more "[scope t]\nsources = "                                      \
-    "a\n" t_more
+    "a\n" t_more ROUTE_TO("s") ROUTE_TO("t")
 #define CLASH(line, key)                                                                           \
     "t.conf:" line ": scope t." key ": is not what [scope s] says, which shares the quota_group "  \
     "\"a\": calls of both wait in one queue; write the same in both\n"
@@ -448,7 +448,7 @@ static void test_scopes_of_one_account_have_one_queue(void **state)
          "t.conf:9: warning: scope t.flow: calls of [scope s] to the quota_group \"a\" are not "
          "counted; set the same flow there\n",
          false},
-        {SOURCE("rpm = 1\n") SCOPE("flow = rate\n") "[route r]\nsource = a\n",
+        {SOURCE("rpm = 1\n") SCOPE("flow = rate\n") "[route r]\nsource = a\n" ROUTE_TO("s"),
          "t.conf:6: warning: scope s.flow: calls of [route r] to the quota_group \"a\" are not "
          "counted; give it scope in place of source\n",
          false},

@@ -144,6 +144,20 @@ static void test_R37_at_or_above_the_least_ttft_timeout_is_a_warning(void **stat
     check_all(cases, LENGTH(cases));
 }
 
+static void test_H16_at_or_above_the_stall_budget_is_a_warning(void **state)
+{
+    static const struct load_case cases[] = {
+        {IN_SCOPE "hedge_after_s = 2\nstall_budget_s = 3", "", false},
+        {IN_SCOPE "hedge_after_s = 2\nstall_budget_s = 2",
+         "t.conf:9: warning: " AFTER "2 s is not less than stall_budget_s, after which no other "
+         "attempt should begin; set less than 2 s\n",
+         false},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
 static void test_R38_nobody_to_send_it_to_is_a_warning(void **state)
 {
     static const struct load_case cases[] = {
@@ -235,7 +249,8 @@ static void test_R34_R44_deadline_and_threshold_are_set_apart_for_each_scope(voi
     static const char *const environment[] = {"PENSTOCK__SCOPE__S__HEDGE_AFTER_S=2",
                                               "PENSTOCK__SCOPE__S__HEDGE_MAX_EXTRA=1",
                                               "PENSTOCK__SCOPE__T__CALL_DEADLINE_S=3", NULL};
-    struct loading loading = load_with(IN_SCOPE "[scope t]\nsources = a, b\n", environment);
+    struct loading loading =
+        load_with(IN_SCOPE "[scope t]\nsources = a, b\n" ROUTE_TO("s") ROUTE_TO("t"), environment);
 
     (void)state;
     assert_string_equal(report_of(&loading), "");
@@ -259,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_R35_at_or_above_call_deadline_is_an_error),
         cmocka_unit_test(test_R36_at_or_above_the_least_timeout_is_an_error),
         cmocka_unit_test(test_R37_at_or_above_the_least_ttft_timeout_is_a_warning),
+        cmocka_unit_test(test_H16_at_or_above_the_stall_budget_is_a_warning),
         cmocka_unit_test(test_R38_nobody_to_send_it_to_is_a_warning),
         cmocka_unit_test(test_R41_R17_more_than_one_extra_attempt_warns_and_acts_as_one),
         cmocka_unit_test(test_R43_guards_run_for_scopes_of_embedding_ocr_and_image_routes),

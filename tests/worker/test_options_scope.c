@@ -20,9 +20,10 @@ static void check_all(const struct load_case *cases, size_t count)
 
 static void test_members_stand_in_order_with_their_weights(void **state)
 {
-    struct loading loading = load(TWO_SOURCES "[source c]\nbase_url = https://c\n[scope s]\n"
-                                              "balance = weighted\nsources = c, beta*3, a * 1000\n"
-                                              "[scope t]\nsources = a\n");
+    struct loading loading =
+        load(TWO_SOURCES "[source c]\nbase_url = https://c\n[scope s]\n"
+                         "balance = weighted\nsources = c, beta*3, a * 1000\n"
+                         "[scope t]\nsources = a\n" ROUTE_TO("s") ROUTE_TO("t"));
     const struct options *options = loading.options;
     const struct scope_options *scope = &options->scopes[0];
 
@@ -115,7 +116,7 @@ static void test_stall_budget_is_twice_the_longest_timeout_unless_set(void **sta
         load("[source a]\nbase_url = https://a\ntimeout_s = 30\n"
              "[source b]\nbase_url = https://b\ntimeout_s = 45\n"
              "[scope s]\nsources = a, b\n[scope t]\nsources = a, b\nstall_budget_s = 7\n"
-             "[route r]\nsource = a\n");
+             "[route r]\nsource = a\n" ROUTE_TO("s") ROUTE_TO("t"));
 
     (void)state;
     assert_string_equal(report_of(&loading), "");
@@ -167,8 +168,9 @@ static void test_quota_groups(void **state)
 
 static void test_H20_fallbacks_are_scopes_or_models_in_order(void **state)
 {
-    struct loading loading =
-        load(TWO_SCOPES "fallback = gpt-5-mini, s, openai/o3\n[scope u]\nsources = a\n");
+    struct loading loading = load(
+        TWO_SCOPES "fallback = gpt-5-mini, s, openai/o3\n[scope u]\nsources = a\n" ROUTE_TO("chat")
+            ROUTE_TO("u"));
     const struct scope_options *scope = &loading.options->scopes[1];
 
     (void)state;
@@ -186,6 +188,7 @@ static void test_H20_fallbacks_are_scopes_or_models_in_order(void **state)
 static void test_H20_fallbacks_that_are_wrong(void **state)
 {
 #define CHAT "t.conf:9: scope chat.fallback: "
+#define ROUTES_TO_ALL ROUTE_TO("s") ROUTE_TO("chat") ROUTE_TO("u")
 #define ALLOWED "; allowed: other scopes, and models, each once\n"
     static const struct load_case cases[] = {
         {TWO_SCOPES "fallback = chat", CHAT "\"chat\" is this scope itself" ALLOWED, true},
@@ -193,9 +196,14 @@ static void test_H20_fallbacks_that_are_wrong(void **state)
         {TWO_SCOPES "fallback = m, s, m", CHAT "\"m\" stands in it twice" ALLOWED, true},
         {TWO_SCOPES "fallback = a\"b",
          CHAT "\"a\"b\" has a character that no model's name has" ALLOWED, true},
-        {TWO_SCOPES "[scope u]\nsources = beta\nfallback = chta",
+        {TWO_SCOPES "[scope u]\nsources = beta\nfallback = chta\n" ROUTES_TO_ALL,
          "t.conf:11: warning: scope u.fallback: \"chta\" is taken for a model, as no [scope] has "
          "the name; did you mean \"chat\"?\n",
+         false},
+        {TWO_SCOPES "[scope u]\nsources = beta\nfallback = beta\n" ROUTES_TO_ALL,
+         "t.conf:11: warning: scope u.fallback: \"beta\" is taken for a model, not for the "
+         "[source] "
+         "of that name; a fallback is a scope or a model\n",
          false},
     };
 
@@ -217,7 +225,7 @@ static void test_H20_fallback_in_the_same_quota_group_warns(void **state)
          "as one of this scope has: where the one is throttled, so is the other\n",
          false},
         /* the same source has the same group, set or not */
-        {TWO_SCOPES "fallback = u\n[scope u]\nsources = a, beta\n",
+        {TWO_SCOPES "fallback = u\n[scope u]\nsources = a, beta\n" ROUTE_TO("s") ROUTE_TO("chat"),
          "t.conf:9: warning: scope chat.fallback: source beta of [scope u] has the quota_group "
          "\"beta\", as one of this scope has: where the one is throttled, so is the other\n",
          false},
@@ -247,7 +255,7 @@ static void test_routes_go_to_scopes_or_directly_to_sources(void **state)
         load(TWO_SCOPES "retry_budget = 5\nbalance = weighted\n"
                         "[route one]\npath = /v1/chat/completions\nscope = chat\n"
                         "[route two]\npath = /v1/files\nsource = a\n"
-                        "[route six]\npath = /v1/\nsource = a\n");
+                        "[route six]\npath = /v1/\nsource = a\n" ROUTE_TO("s"));
     const struct options *options = loading.options;
     const struct scope_options *direct;
 
@@ -279,6 +287,23 @@ static void test_routes_go_to_scopes_or_directly_to_sources(void **state)
     unload(&loading);
 }
 
+static void test_scopes_that_no_call_comes_to(void **state)
+{
+#define UNUSED(line, name)                                                                         \
+    "t.conf:" line ": warning: scope " name                                                        \
+    ".sources: no call comes to them: no route and no fallback names this scope\n"
+    static const struct load_case cases[] = {
+        {TWO_SCOPES, UNUSED("8", "chat"), false}, /* all calls go to the first */
+        {TWO_SCOPES ROUTE_TO("chat"), UNUSED("6", "s"), false},
+        {TWO_SCOPES "[route r]\nsource = a\n", UNUSED("6", "s") UNUSED("8", "chat"), false},
+        {TWO_SCOPES "fallback = s\n" ROUTE_TO("chat"), "", false},
+        {TWO_SCOPES ROUTE_TO("chat") ROUTE_TO("s"), "", false},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
 /* A scope called as a route is not that route's. */
 static void test_scope_made_for_a_route_has_no_name_that_others_can_use(void **state)
 {
@@ -288,7 +313,8 @@ static void test_scope_made_for_a_route_has_no_name_that_others_can_use(void **s
          "NAME], "
          "of which there is none\n",
          true},
-        {TWO_SCOPES "fallback = r1\n[route r1]\nsource = a\n", "", false}, /* a model */
+        {TWO_SCOPES "fallback = r1\n[route r1]\nsource = a\n" ROUTE_TO("s") ROUTE_TO("chat"), "",
+         false}, /* a model */
     };
 
     (void)state;
@@ -324,7 +350,7 @@ static void test_route_names_exactly_one_of_scope_and_source(void **state)
          "t.conf:10: route r.source: there is no [source bet]; allowed: a, beta; did you mean "
          "\"beta\"?\n",
          true},
-        {TWO_SCOPES "[route r]\nscope =\nsource = a", "", false},
+        {TWO_SCOPES "[route r]\nscope =\nsource = a\n" ROUTE_TO("s") ROUTE_TO("chat"), "", false},
     };
 
     (void)state;
@@ -365,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_H20_fallback_in_the_same_quota_group_warns),
         cmocka_unit_test(test_H20_scopes_may_fall_back_on_each_other),
         cmocka_unit_test(test_routes_go_to_scopes_or_directly_to_sources),
+        cmocka_unit_test(test_scopes_that_no_call_comes_to),
         cmocka_unit_test(test_scope_made_for_a_route_has_no_name_that_others_can_use),
         cmocka_unit_test(test_route_names_exactly_one_of_scope_and_source),
         cmocka_unit_test(test_long_lists_of_names_are_cut_and_the_suggestion_stays),
