@@ -359,7 +359,12 @@ bool hedge_advice_report(const struct hedge_advice_wish *wish, struct text *out,
         enough = report_groups(&book, wish->json, out);
         if (wish->json)
             text_append_string(out, "]}\n");
-        if (enough == 0)
+        if (book.count == 0 && wish->scope)
+            text_printf(why,
+                        "there are no attempts of chat calls in scope %s in the ledger's last %d "
+                        "days; is there a scope of that name? penstockd -T shows all",
+                        wish->scope, DAYS);
+        else if (enough == 0)
             text_printf(
                 why,
                 "there are fewer than %u attempts of chat calls%s%s in the ledger's last %d "

@@ -99,6 +99,8 @@ ctl call pst_nobody >"$work/out" 2>&1 && fail "a call that is not there was show
 # ---- H19: advice ----
 ctl hedge-advice main >"$work/out" 2>&1 && fail "advice on a handful of calls"
 contains "too few" "$(cat "$work/out")" 'fewer than 100 attempts of chat calls in scope main'
+ctl hedge-advice nope >"$work/out" 2>&1 && fail "advice on a scope that is none"
+contains "no such scope" "$(cat "$work/out")" 'no attempts of chat calls in scope nope .*is there a scope of that name'
 load many -p "$chat_path" -d '{"model":"many","messages":[]}' -c 4 -n 120
 load_ends many
 nothing_lost many

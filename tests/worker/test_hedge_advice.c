@@ -233,6 +233,8 @@ static void too_few_calls_yield_no_advice_H19(void **state)
     assert_has(text_string(&fixture->why), "fewer than 100 attempts of chat calls in scope main");
     assert_false(report(fixture, "other", true));
     assert_has(fixture->answer, "\"scopes\":[]}");
+    assert_has(text_string(&fixture->why), "no attempts of chat calls in scope other");
+    assert_has(text_string(&fixture->why), "is there a scope of that name?");
     put_chats(fixture, "main", true, 1);
     assert_true(report(fixture, "main", false));
 }
