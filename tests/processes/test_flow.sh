@@ -26,7 +26,7 @@ tpm = 60000
 max_concurrency = 2
 flow_unit = images'
 penstock_options='workers = 2
-threads = 320
+threads = 640
 log_level = warning'
 image_options='enabled = true
 max_concurrent_requests = 3
