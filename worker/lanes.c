@@ -140,8 +140,8 @@ static enum admission_result admit(struct request *request, const struct plan_st
 /* It could not begin. Without a hedge the call goes on as if none had been wanted; true then. */
 static bool drop_hedge(struct request *request, struct attempt *attempt)
 {
-    attempt_book(attempt, SOURCE_END_UNJUDGED, "");
     attempt_end(attempt);
+    attempt_book(attempt, SOURCE_END_UNJUDGED, "");
     if (!attempt->hedge)
         return false;
     request->fault = (struct fault){.code = FAULT_NONE, .retry_after_ms = -1};
@@ -211,9 +211,9 @@ static void failed(struct request *request, struct attempt *attempt, bool has_an
 {
     plan_failed(&request->plan, attempt->lane, &attempt->judgement, has_answer,
                 clock_monotonic_ns());
-    close_row(request, attempt, lanes_source_end(request, attempt), error);
     if (!has_answer)
-        attempt_end(attempt);
+        attempt_end(attempt); /* closed before its permit goes to another */
+    close_row(request, attempt, lanes_source_end(request, attempt), error);
 }
 
 static void failed_as(struct request *request, struct attempt *attempt, enum attempt_class class,
@@ -444,12 +444,13 @@ void lanes_cancel(struct request *request, const struct plan_step *step)
 {
     struct attempt *attempt = request->lanes[step->lane];
 
-    /* What is booked as lost before its connection is closed cannot be taken for a failure. */
     if (forget(request, attempt))
         return;
+    /* Its connection is closed before its permit, the one probe perhaps, goes to another. That it lost
+     * is known before: nothing of the closing can be taken for a failure. */
+    attempt_end(attempt);
     close_row(request, attempt, SOURCE_END_UNJUDGED,
               step->why == PLAN_LOST ? "hedge_cancelled" : "deadline");
-    attempt_end(attempt);
     plan_cancelled(&request->plan, step->lane, clock_monotonic_ns());
 }
 
@@ -460,7 +461,7 @@ void lanes_stop(struct request *request, const char *error)
 
         if (!attempt || forget(request, attempt))
             continue;
-        close_row(request, attempt, SOURCE_END_UNJUDGED, error);
         attempt_end(attempt);
+        close_row(request, attempt, SOURCE_END_UNJUDGED, error);
     }
 }
