@@ -207,14 +207,14 @@ source_is slow status=500
 chat && chat && chat
 slow_is_out() { ! source_state_is slow breaker closed; }
 until_true "the breaker is open" slow_is_out
-source_is slow delay_ms=8000,skip_sha
+source_is slow delay_ms=8000,skip_sha,image=1 # of "images" it takes what has closed off before it counts
 curl -s -X POST "$(source_url slow)/stats/reset" >/dev/null
 is_probed() { ask -p "/eager$chat_path" -H "$json" -d '{"model":"m","messages":[]}' >/dev/null && [ "$(of_source slow requests)" -ge 1 ]; }
 until_true "I25: a probe" is_probed
 load probes -p "/keen$chat_path" -d '{"model":"m","messages":[]}' -c 4 -S 8
 load_ends probes
 nothing_lost probes
-expect "I27: one at a time" "$(of_source slow calls_open_max)" 1
+expect "I27: one at a time" "$(of_source slow images_open_max)" 1
 [ "$(of_source slow requests)" -ge 500 ] || fail "B4: only $(of_source slow requests) probes"
 not_probed() { [ "$(source_state slow probing)" = 0 ]; }
 until_true "D10: the probe is back" not_probed
