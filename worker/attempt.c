@@ -135,8 +135,7 @@ static bool on_head(void *context, const struct http_head *head)
     return true;
 }
 
-/* Is it read far enough to tell its content from what comes before it? */
-static bool shows_content(const struct attempt *attempt)
+bool attempt_shows_content(const struct attempt *attempt)
 {
     return attempt->is_stream && attempt->pictures.body == PICTURES_SSE &&
            attempt->request->reader.intent.endpoint != ENDPOINT_OTHER &&
@@ -149,7 +148,7 @@ static void read_along(struct attempt *attempt, const char *bytes, size_t length
     attempt->bytes += (int64_t)length;
     pictures_feed(&attempt->pictures, bytes, length);
     if (attempt->ttft_ns == 0 &&
-        (!shows_content(attempt) || attempt->pictures.delivered.content_seen))
+        (!attempt_shows_content(attempt) || attempt->pictures.delivered.content_seen))
         attempt->ttft_ns = attempt->last_ns - attempt->started_ns;
     if (attempt->status >= 400) {
         size_t room = attempt->error_body.limit - attempt->error_body.length;
@@ -350,7 +349,8 @@ static bool waits_for_content(const struct attempt *attempt)
     if (attempt->source->ttft_timeout_ms <= 0 || !request_wants_stream(attempt->request) ||
         attempt->status >= 400)
         return false;
-    return shows_content(attempt) ? !attempt->pictures.delivered.content_seen : attempt->bytes == 0;
+    return attempt_shows_content(attempt) ? !attempt->pictures.delivered.content_seen
+                                          : attempt->bytes == 0;
 }
 
 /* While the upstream lets the call wait, no clock runs against it. */

@@ -112,6 +112,8 @@ struct attempt_deadline {
 };
 struct attempt_deadline attempt_deadline(const struct attempt *attempt);
 
+/* Is it a stream that is read far enough to tell its content from what comes before it? */
+bool attempt_shows_content(const struct attempt *attempt);
 /* Its last event was read, so it is whole however the connection ends. */
 bool attempt_stream_has_ended(const struct attempt *attempt);
 /* The exchange has finished: the fault for every outcome but a whole answer. */

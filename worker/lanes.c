@@ -252,13 +252,6 @@ static bool other_lane_runs(const struct request *request, const struct attempt 
     return other && other->exchange && !other->booked;
 }
 
-static bool is_readable_stream(const struct request *request, const struct attempt *attempt)
-{
-    return attempt->pictures.body == PICTURES_SSE &&
-           request->reader.intent.endpoint != ENDPOINT_OTHER &&
-           request->reader.intent.endpoint != ENDPOINT_EMBEDDINGS;
-}
-
 enum sight { SIGHT_NOTHING, SIGHT_CONTENT, SIGHT_ERROR_EVENT, SIGHT_OUTGROWN };
 
 /* Of a running attempt whose head is here: does it commit? */
@@ -277,7 +270,7 @@ static enum sight look_at_answer(const struct request *request, const struct att
     }
     if (attempt->pictures.delivered.error_before_content)
         return SIGHT_ERROR_EVENT;
-    if (!is_readable_stream(request, attempt) || attempt->pictures.delivered.content_seen)
+    if (!attempt_shows_content(attempt) || attempt->pictures.delivered.content_seen)
         return SIGHT_CONTENT;
     if (attempt->full || attempt->pictures.sse.events >= ATTEMPT_EVENTS_HELD_MAX)
         return other_lane_runs(request, attempt) ? SIGHT_OUTGROWN : SIGHT_CONTENT;
@@ -290,7 +283,7 @@ static bool is_empty_handed(const struct request *request, const struct attempt 
     if (attempt->status / 100 != 2 || request->reader.intent.image)
         return false;
     if (attempt->is_stream)
-        return is_readable_stream(request, attempt) && !attempt->pictures.delivered.content_seen;
+        return attempt_shows_content(attempt) && !attempt->pictures.delivered.content_seen;
     return attempt->held.limit == ATTEMPT_ANSWER_HELD_MAX &&
            attempt->pictures.body == PICTURES_JSON &&
            attempt->pictures.json.state != JSON_SCAN_TOO_DEEP &&
