@@ -206,7 +206,7 @@ static enum step_result refuse_image(struct request *request, const struct gate_
 
 enum step_result admission_step(struct request *request)
 {
-    const struct gate_call call = gate_call_of(request);
+    struct gate_call call;
     struct gate_answer answer;
 
     /* On a scope of several sources the slot is taken together with one of them: admission_take. */
@@ -215,6 +215,7 @@ enum step_result admission_step(struct request *request)
     watchers_begin(request);
     if (watchers_client_gone(request, true))
         return request_client_left(request);
+    call = gate_call_of(request);
     gate_arrive(&request->worker->gate, &call, &answer);
     switch (answer.verdict) {
     case GATE_OPEN:
