@@ -43,7 +43,7 @@ static const char minus_infinity[] = "-Infinity";
 
 static bool is_blank(char c)
 {
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    return (unsigned char)c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');
 }
 
 void json_scan_init(struct json_scan *scan, json_value_function *on_value, void *context)
@@ -115,12 +115,14 @@ static void report(struct json_scan *scan, struct json_value *value)
 
 static void report_plain(struct json_scan *scan, enum json_kind kind)
 {
-    report(scan, &(struct json_value){.kind = kind, .text = ""});
+    if (is_wanted(scan))
+        report(scan, &(struct json_value){.kind = kind, .text = ""});
 }
 
 static void report_end(struct json_scan *scan, enum json_kind kind, bool empty)
 {
-    report(scan, &(struct json_value){.kind = kind, .text = "", .empty = empty});
+    if (is_wanted(scan))
+        report(scan, &(struct json_value){.kind = kind, .text = "", .empty = empty});
 }
 
 static void report_number(struct json_scan *scan)
@@ -141,14 +143,18 @@ static void expect_after_value(struct json_scan *scan)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
+static bool is_hashed(const struct json_scan *scan)
+{
+    return scan->on_value && (scan->own.root ? scan->own.node && scan->own.node->hash : true);
+}
+
 static void begin_string(struct json_scan *scan, bool in_key)
 {
     scan->own.expect = IN_STRING;
     scan->own.in_key = in_key;
     scan->own.raw_length = 0;
     json_text_begin(scan, in_key ? JSON_TEXT_KEY : JSON_TEXT_STRING);
-    scan->own.hashing = !in_key && scan->on_value &&
-                        (scan->own.root ? scan->own.node && scan->own.node->hash : true);
+    scan->own.hashing = !in_key && is_hashed(scan);
     if (scan->own.hashing)
         hash_init(&scan->own.hash);
 }
@@ -277,6 +283,58 @@ static const char *read_string(struct json_scan *scan, const char *at, const cha
     return at;
 }
 
+/* How many bytes stand before the closing quote; SIZE_MAX: more than most, or not all of them here, or
+ * with an escape. */
+static size_t short_run(const char *at, const char *end, size_t most)
+{
+    size_t room = (size_t)(end - at) < most + 1 ? (size_t)(end - at) : most + 1;
+    size_t length = byte_run_until(at, room, '"', '\\');
+
+    return length < room && at[length] == '"' ? length : SIZE_MAX;
+}
+
+/* Most keys and strings are short and need none of the states between their quotes. These two return
+ * where the reading goes on: behind the closing quote, or in front of the first byte, in those states. */
+static const char *read_key(struct json_scan *scan, const char *at, const char *end)
+{
+    size_t length = scan->own.on_text ? SIZE_MAX : short_run(at, end, JSON_SCAN_KEY_MAX);
+
+    if (length == SIZE_MAX) {
+        begin_string(scan, true);
+        return at;
+    }
+    struct json_level *level = &scan->levels[scan->depth - 1];
+
+    memcpy(level->key, at, length);
+    level->key[length] = '\0';
+    level->key_length = (unsigned)length;
+    level->key_cut = false;
+    scan->own.expect = EXPECT_COLON;
+    return at + length + 1;
+}
+
+static const char *read_value_string(struct json_scan *scan, const char *at, const char *end)
+{
+    size_t length = scan->own.on_text ? SIZE_MAX : short_run(at, end, JSON_SCAN_TEXT_MAX);
+
+    if (length == SIZE_MAX) {
+        begin_string(scan, false);
+        return at;
+    }
+    if (is_wanted(scan)) {
+        memcpy(scan->own.text, at, length);
+        scan->own.text[length] = '\0';
+        report(scan,
+               &(struct json_value){.kind = JSON_STRING,
+                                    .text = scan->own.text,
+                                    .text_length = length,
+                                    .raw_length = length,
+                                    .raw_hash = is_hashed(scan) ? hash_bytes(at, length) : 0});
+    }
+    expect_after_value(scan);
+    return at + length + 1;
+}
+
 /* ---- numbers and literals -------------------------------------------------------------------- */
 
 static void end_number(struct json_scan *scan)
@@ -319,7 +377,7 @@ static void end_literal(struct json_scan *scan)
     enum json_kind kind = JSON_NUMBER;
 
     for (size_t i = 0; i < LENGTH(literals); i++)
-        if (strcmp(scan->own.literal, literals[i].text) == 0)
+        if (scan->own.literal == literals[i].text)
             kind = literals[i].kind;
     if (kind == JSON_NUMBER) {
         json_text_begin(scan, JSON_TEXT_NUMBER);
@@ -381,16 +439,14 @@ static void close_container(struct json_scan *scan, char c)
 }
 
 /* The first byte of a value; when it is part of a number it is read again there. */
-static const char *begin_value(struct json_scan *scan, const char *at)
+static const char *begin_value(struct json_scan *scan, const char *at, const char *end)
 {
     char c = *at;
 
     scan->own.node = find_node(scan);
     scan->own.value_at = scan->own.fed_bytes + (size_t)(at - scan->own.feed);
-    if (c == '"') {
-        begin_string(scan, false);
-        return at + 1;
-    }
+    if (c == '"')
+        return read_value_string(scan, at + 1, end);
     if (c == '{' || c == '[') {
         open_container(scan, c == '[');
         return at + 1;
@@ -456,17 +512,16 @@ static const char *read_some(struct json_scan *scan, const char *at, const char 
         take_bom(scan, *at);
         break;
     case EXPECT_VALUE:
-        return begin_value(scan, at);
+        return begin_value(scan, at, end);
     case EXPECT_VALUE_OR_END:
         if (*at != ']')
-            return begin_value(scan, at);
+            return begin_value(scan, at, end);
         close_container(scan, *at);
         break;
     case EXPECT_KEY_OR_END:
         if (*at == '"')
-            begin_string(scan, true);
-        else
-            close_container(scan, *at);
+            return read_key(scan, at + 1, end);
+        close_container(scan, *at);
         break;
     case EXPECT_COLON:
         scan->own.expect = EXPECT_VALUE;

@@ -108,36 +108,39 @@ static void put(struct log_line *line, const char *bytes, size_t length)
     line->length += (unsigned)length;
 }
 
-static void put_string(struct log_line *line, const char *string)
+static void put_char(struct log_line *line, char c)
 {
-    put(line, string, strlen(string));
+    line->bytes[line->length++] = c;
 }
 
 /* False: there is no room for the key and value_length bytes; a part of a pair would be no line that
  * programs can read, and a part of a number a lie. */
 static bool put_key(struct log_line *line, const char *key, size_t value_length)
 {
-    char last = line->length > 0 ? line->bytes[line->length - 1] : '>';
+    size_t length = strlen(key);
 
-    if (strlen(key) + 4 + value_length > room_of(line))
+    if (length + 4 + value_length > room_of(line))
         return false;
+    if (line->length > line->first)
+        put_char(line, line->json ? ',' : ' ');
     if (line->json)
-        put_string(line, last == '{' ? "\"" : ",\"");
-    else if (last != '>')
-        put_string(line, " ");
-    put_string(line, key);
-    put_string(line, line->json ? "\":" : "=");
+        put_char(line, '"');
+    put(line, key, length);
+    if (line->json)
+        put_char(line, '"');
+    put_char(line, line->json ? ':' : '=');
     return true;
 }
 
-/* logfmt needs quotes around what has blanks, quotes, "=" or control bytes in it, or is empty. */
-static bool is_plain(const char *value)
+/* logfmt needs quotes around what has blanks, quotes, "=" or control bytes in it, or is empty. Returns
+ * the value's length when it needs none; else 0. */
+static size_t plain_length(const char *value)
 {
     const char *at = value;
 
     while (*at > ' ' && *at != '"' && *at != '=' && *at != '\\' && *at != 0x7f)
         at++;
-    return at != value && *at == '\0';
+    return *at == '\0' ? (size_t)(at - value) : 0;
 }
 
 void log_begin(struct log_line *line, enum log_level level, const char *event)
@@ -151,13 +154,13 @@ void log_begin(struct log_line *line, enum log_level level, const char *event)
     if (!line->open)
         return;
     line->json = atomic_load(&target.format) == LOG_FORMAT_JSON;
-    line->bytes[0] = '\0';
     if (atomic_load(&target.journald)) {
         (void)snprintf(priority, sizeof priority, "<%d>", levels[level].priority);
-        put_string(line, priority);
+        put(line, priority, strlen(priority));
     }
     if (line->json)
-        put_string(line, "{");
+        put_char(line, '{');
+    line->first = line->length;
     if (!atomic_load(&target.journald)) {
         clock_iso(clock_wall_ms(), stamp);
         log_string(line, "time", stamp);
@@ -186,18 +189,23 @@ static void put_quoted(struct log_line *line, const char *key, const char *value
 
 void log_string(struct log_line *line, const char *key, const char *value)
 {
+    size_t plain;
+
     if (!line->open)
         return;
-    if (line->json || !is_plain(value))
+    plain = line->json ? 0 : plain_length(value);
+    if (plain == 0)
         put_quoted(line, key, value);
     else if (put_key(line, key, 1))
-        put_string(line, value);
+        put(line, value, plain);
 }
 
 static void put_pair(struct log_line *line, const char *key, const char *value)
 {
-    if (line->open && put_key(line, key, strlen(value)))
-        put_string(line, value);
+    size_t length = strlen(value);
+
+    if (line->open && put_key(line, key, length))
+        put(line, value, length);
 }
 
 void log_number(struct log_line *line, const char *key, int64_t value)

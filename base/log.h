@@ -40,6 +40,7 @@ struct log_line {
     enum log_level level;
     bool json;
     bool open; /* false: the level is not wanted, the setters do nothing */
+    unsigned first; /* where the first pair begins */
     unsigned length;
     char bytes[3800];
 };

@@ -73,6 +73,8 @@ static void logfmt_quotes_only_what_needs_it(void **state)
     assert_true(log_open(path, LOG_FORMAT_LOGFMT, LOG_LEVEL_INFO));
     log_begin(&line, LOG_LEVEL_NOTICE, "start");
     log_string(&line, "plain", "a/b-c.d");
+    log_string(&line, "shut", "<a>");
+    log_string(&line, "open", "{");
     log_string(&line, "empty", "");
     log_string(&line, "blank", "a b");
     log_string(&line, "equals", "a=b");
@@ -84,7 +86,8 @@ static void logfmt_quotes_only_what_needs_it(void **state)
     log_end(&line);
     assert_string_equal(
         content_of(path),
-        "time=" STAMP " level=notice event=start plain=a/b-c.d empty=\"\" "
+        "time=" STAMP " level=notice event=start plain=a/b-c.d shut=<a> open={ "
+        "empty=\"\" "
         "blank=\"a b\" equals=\"a=b\" quote=\"a\\\"b\\\\\" "
         "two_lines=\"a\\nb\\u000d\" number=-9223372036854775808 yes=true no=false\n");
 }
