@@ -39,6 +39,26 @@ bool parse_u64(const char *string, uint64_t *ret_number)
     return parse_u64_bytes(string, strlen(string), ret_number);
 }
 
+bool parse_rounded_up(const char *bytes, size_t length, uint64_t *ret_number)
+{
+    const char *point = memchr(bytes, '.', length);
+    size_t digits = point ? (size_t)(point - bytes) : length;
+    uint64_t number;
+    bool more = false;
+
+    if (!parse_u64_bytes(bytes, digits, &number) || digits + 1 == length)
+        return false;
+    for (size_t i = digits + 1; i < length; i++) {
+        if (!is_digit(bytes[i]))
+            return false;
+        more = more || bytes[i] != '0';
+    }
+    if (more && number == UINT64_MAX)
+        return false;
+    *ret_number = number + more;
+    return true;
+}
+
 bool parse_duration_ms(const char *string, int64_t unit_ms, int64_t *ret_ms)
 {
     static const struct {

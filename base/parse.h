@@ -18,6 +18,8 @@
 MUST_CHECK bool parse_u64(const char *string, uint64_t *ret_number);
 /* The same from length bytes that need not end in a NUL. */
 MUST_CHECK bool parse_u64_bytes(const char *bytes, size_t length, uint64_t *ret_number);
+/* Likewise, and it may have a fraction: rounded up. */
+MUST_CHECK bool parse_rounded_up(const char *bytes, size_t length, uint64_t *ret_number);
 /* "250ms", "30s", "5m", "2h", "1d" or a plain number of unit_ms milliseconds; decimals allowed
  * ("0.5s"). */
 MUST_CHECK bool parse_duration_ms(const char *string, int64_t unit_ms, int64_t *ret_ms);

@@ -4,21 +4,51 @@
 #include "base/check.h"
 #include "base/parse.h"
 
+#include <string.h>
+
 #define MAX_OUTPUT_MAX (INT64_C(1) << 40) /* what is larger means no bound in practice */
 #define CHOICES_MAX 1024
+#define SECONDS_MAX 86400
 
 void answer_options_begin(struct answer_options *options)
 {
-    *options = (struct answer_options){.max_output = -1, .choices = 1, .body_at = -1};
+    *options =
+        (struct answer_options){.max_output = -1, .choices = 1, .seconds = -1, .body_at = -1};
 }
 
-static int64_t whole_number(const struct json_value *value, int64_t most)
+static int64_t whole_number(const char *text, size_t length, int64_t most)
 {
     uint64_t number;
 
-    if (value->kind != JSON_NUMBER || !parse_u64_bytes(value->text, value->text_length, &number))
+    if (!parse_u64_bytes(text, length, &number))
         return -1;
     return number > (uint64_t)most ? most : (int64_t)number;
+}
+
+static void take_max_output(struct answer_options *options, const struct json_value *value)
+{
+    int64_t number = -1;
+
+    if (value->kind == JSON_NUMBER)
+        number = whole_number(value->text, value->text_length, MAX_OUTPUT_MAX);
+    if (number > options->max_output)
+        options->max_output = number;
+}
+
+static void take_choices(struct answer_options *options, const char *text, size_t length)
+{
+    int64_t number = whole_number(text, length, CHOICES_MAX);
+
+    if (number > 0)
+        options->choices = number;
+}
+
+static void take_seconds(struct answer_options *options, const char *text, size_t length)
+{
+    uint64_t number;
+
+    if (parse_rounded_up(text, length, &number) && number > 0)
+        options->seconds = number > SECONDS_MAX ? SECONDS_MAX : (int64_t)number;
 }
 
 static void count_key(unsigned char *seen)
@@ -52,22 +82,20 @@ static void take_include_usage(struct answer_options *options, const struct json
 void answer_options_take(struct answer_options *options, enum answer_option option,
                          const struct json_value *value)
 {
-    int64_t number;
-
     switch (option) {
     case ANSWER_BODY:
         if (value->kind == JSON_OBJECT)
             options->body_at = (int64_t)value->at;
         break;
     case ANSWER_MAX_OUTPUT:
-        number = whole_number(value, MAX_OUTPUT_MAX);
-        if (number > options->max_output)
-            options->max_output = number;
+        take_max_output(options, value);
         break;
     case ANSWER_CHOICES:
-        number = whole_number(value, CHOICES_MAX);
-        if (number > 0)
-            options->choices = number;
+        if (value->kind == JSON_NUMBER)
+            take_choices(options, value->text, value->text_length);
+        break;
+    case ANSWER_SECONDS: /* some want it in a string */
+        take_seconds(options, value->text, value->text_length);
         break;
     case ANSWER_STREAM:
         count_key(&options->streams);
@@ -79,6 +107,15 @@ void answer_options_take(struct answer_options *options, enum answer_option opti
         take_include_usage(options, value);
         break;
     }
+}
+
+void answer_options_take_field(struct answer_options *options, const char *name, const char *value,
+                               size_t length)
+{
+    if (strcmp(name, "n") == 0)
+        take_choices(options, value, length);
+    else if (strcmp(name, "seconds") == 0)
+        take_seconds(options, value, length);
 }
 
 int64_t answer_options_max_output(const struct answer_options *options)

@@ -1,7 +1,8 @@
 /*
- * answer_options.h - what a request says about its answer that flow control must know (F4, F6): how
- * many tokens it may have at most, whether a stream is to tell its usage, and where the body could be
- * edited so that it does. For intent.c, which finds the places. Pure.
+ * answer_options.h - what a request says about its answer that flow control must know (F4, F6, F11):
+ * how many tokens it may have at most, how many pictures or seconds it asks for, whether a stream is to
+ * tell its usage, and where the body could be edited so that it does. For intent.c, which finds the
+ * places. Pure.
  */
 #ifndef WORKER_ANSWER_OPTIONS_H
 #define WORKER_ANSWER_OPTIONS_H
@@ -9,6 +10,7 @@
 #include "base/json_scan.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Where "include_usage": true can be put into a body (usage_option.h makes the edit). */
@@ -25,7 +27,8 @@ enum usage_place {
 enum answer_option {
     ANSWER_BODY,       /* the body's object */
     ANSWER_MAX_OUTPUT, /* max_tokens and its like; the largest counts */
-    ANSWER_CHOICES,    /* n */
+    ANSWER_CHOICES,    /* n and its like */
+    ANSWER_SECONDS,    /* how long what it asks for is to last */
     ANSWER_STREAM,
     ANSWER_STREAM_OPTIONS,
     ANSWER_INCLUDE_USAGE,
@@ -33,7 +36,8 @@ enum answer_option {
 
 struct answer_options {
     int64_t max_output; /* as written, for each choice; -1 = not said */
-    int64_t choices;
+    int64_t choices;    /* or pictures */
+    int64_t seconds;    /* begun ones; -1 = not said */
     bool odd, asked;
     unsigned char streams, options, usages; /* how often the key is there: 2 = more than once */
     bool options_null, options_empty;
@@ -43,6 +47,9 @@ struct answer_options {
 void answer_options_begin(struct answer_options *options);
 void answer_options_take(struct answer_options *options, enum answer_option option,
                          const struct json_value *value);
+/* A text field of a form; one that says nothing of the answer is ignored. */
+void answer_options_take_field(struct answer_options *options, const char *name, const char *value,
+                               size_t length);
 /* Of all choices together; -1 = not said. */
 int64_t answer_options_max_output(const struct answer_options *options);
 /* For a whole JSON body. at, bytes: the place, of bytes that are to be replaced (0 = none). */

@@ -12,8 +12,22 @@
 #define PROGRESS_NS NS_PER_S
 #define JSON_BYTES_PER_TOKEN 5       /* of an answer's document, where it does not tell its usage */
 #define SOUND_BYTES_PER_SECOND 16000 /* compressed as usual */
+#define PICTURES_ASKED_MAX 16        /* no upstream draws more for one call: it would refuse */
 
 /* ---- before ---------------------------------------------------------------------------------- */
+
+static int64_t pictures_asked(const struct intent *intent)
+{
+    return intent->choices < PICTURES_ASKED_MAX ? intent->choices : PICTURES_ASKED_MAX;
+}
+
+/* As the request says, else by the length of the sound that it brings. */
+static int64_t seconds_asked(const struct request *request)
+{
+    const struct intent *intent = &request->reader.intent;
+
+    return intent->seconds > 0 ? intent->seconds : 1 + request->body.bytes / SOUND_BYTES_PER_SECOND;
+}
 
 /* What one unit is, is the source's word (F11). */
 static void charge(struct request *request, size_t candidate)
@@ -35,9 +49,11 @@ static void charge(struct request *request, size_t candidate)
         target->predicted = whole ? 0 : prediction.output;
         break;
     case FLOW_UNIT_SECONDS:
-        target->cost = 1 + request->body.bytes / SOUND_BYTES_PER_SECOND;
+        target->cost = seconds_asked(request);
         break;
     case FLOW_UNIT_IMAGES:
+        target->cost = pictures_asked(intent);
+        break;
     case FLOW_UNIT_TASKS:
         break;
     }
@@ -159,6 +175,17 @@ static int64_t output_seen(const struct attempt *attempt)
     return is_whole(attempt) ? attempt->bytes / JSON_BYTES_PER_TOKEN : output_predicted(attempt);
 }
 
+/* What the answer told, if it told anything; of one that is not whole at least what was asked for: the
+ * upstream may have made all of it. */
+static int64_t told_or_asked(const struct attempt *attempt, int64_t told)
+{
+    const int64_t asked = attempt->request->flow_targets.list[attempt->candidate].cost;
+
+    if (!attempt->counting || told <= 0)
+        return asked;
+    return is_whole(attempt) || told > asked ? told : asked;
+}
+
 /* Units used, from what is known now (research 5.4: never nothing, field by field). */
 static int64_t units_used(const struct attempt *attempt)
 {
@@ -173,8 +200,9 @@ static int64_t units_used(const struct attempt *attempt)
             input = delivered->tokens_in;
         return input + output_seen(attempt);
     case FLOW_UNIT_IMAGES:
-        return attempt->counting && delivered->pictures > 0 ? delivered->pictures : target->cost;
+        return told_or_asked(attempt, delivered->pictures);
     case FLOW_UNIT_SECONDS:
+        return told_or_asked(attempt, delivered->seconds);
     case FLOW_UNIT_TASKS:
         return target->cost;
     }

@@ -189,6 +189,7 @@ static void take_choice(struct intent_choices *choices, const struct json_value 
     case PLACE_BODY:
     case PLACE_MAX_OUTPUT:
     case PLACE_CHOICES:
+    case PLACE_SECONDS:
     case PLACE_STREAM_OPTIONS:
     case PLACE_INCLUDE_USAGE:
         UNREACHABLE();
@@ -291,6 +292,9 @@ static void take_value(void *context, const struct json_scan *scan, const struct
     case PLACE_CHOICES:
         answer_options_take(&reader->answer, ANSWER_CHOICES, value);
         break;
+    case PLACE_SECONDS:
+        answer_options_take(&reader->answer, ANSWER_SECONDS, value);
+        break;
     case PLACE_STREAM_OPTIONS:
         answer_options_take(&reader->answer, ANSWER_STREAM_OPTIONS, value);
         break;
@@ -379,6 +383,8 @@ static void take_field(void *context, const struct multipart_field *field)
         reader->intent.stream = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
     } else if (strcmp(field->name, "file_id") == 0) {
         pin_take(&reader->pin, PIN_FILE, value, field->value_length);
+    } else {
+        answer_options_take_field(&reader->answer, field->name, value, field->value_length);
     }
 }
 
@@ -536,6 +542,8 @@ static void end_answer(struct intent_reader *reader)
     bool stream = intent->endpoint == ENDPOINT_CHAT && intent->stream && intent->body_is_json;
 
     intent->max_output = answer_options_max_output(&reader->answer);
+    intent->choices = reader->answer.choices;
+    intent->seconds = reader->answer.seconds;
     intent->usage = USAGE_UNFIT;
     if (stream)
         intent->usage =

@@ -67,6 +67,8 @@ struct intent {
         est_input; /* tokens of the input, estimated (estimate.h), not calibrated; -1: skipped */
     int64_t max_output; /* the most tokens the answer may have, of all its choices together: what
                            max_completion_tokens, max_output_tokens, max_tokens say; -1: nothing */
+    int64_t choices;    /* answers or pictures that it asks for: n and its like; 1: not said */
+    int64_t seconds;    /* how long the sound or film it asks for is to last; -1: not said */
     enum usage_place usage; /* UNFIT also where it is no chat stream, or no whole JSON */
     int64_t usage_at, usage_bytes;
 };

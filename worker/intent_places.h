@@ -35,7 +35,8 @@ enum place {
     PLACE_PIN_RESPONSE,
     PLACE_BODY,       /* the body itself */
     PLACE_MAX_OUTPUT, /* a bound for the answer's tokens */
-    PLACE_CHOICES,    /* how many choices the answer has */
+    PLACE_CHOICES,    /* how many choices or pictures the answer has */
+    PLACE_SECONDS,    /* how long what is made lasts */
     PLACE_STREAM_OPTIONS,
     PLACE_INCLUDE_USAGE,
 };
@@ -150,9 +151,13 @@ static const struct json_edge stream_options_edges[] = {
 };
 static const struct json_node stream_options_node =
     NODE(PLACE_STREAM_OPTIONS, stream_options_edges);
-/* DashScope's own API. */
+/* DashScope's own API; Gemini's :predict. */
 static const struct json_edge parameters_edges[] = {
     JSON_EDGE("max_tokens", LEAF(PLACE_MAX_OUTPUT)),
+    JSON_EDGE("n", LEAF(PLACE_CHOICES)),
+    JSON_EDGE("duration", LEAF(PLACE_SECONDS)),
+    JSON_EDGE("sampleCount", LEAF(PLACE_CHOICES)),
+    JSON_EDGE("durationSeconds", LEAF(PLACE_SECONDS)),
 };
 static const struct json_node parameters_node = NODE(PLACE_SILENT, parameters_edges);
 
@@ -166,6 +171,8 @@ static const struct json_edge body_edges[] = {
     JSON_EDGE("max_completion_tokens", LEAF(PLACE_MAX_OUTPUT)),
     JSON_EDGE("max_output_tokens", LEAF(PLACE_MAX_OUTPUT)),
     JSON_EDGE("n", LEAF(PLACE_CHOICES)),
+    JSON_EDGE("seconds", LEAF(PLACE_SECONDS)),
+    JSON_EDGE("duration", LEAF(PLACE_SECONDS)),
     JSON_EDGE("parameters", &parameters_node),
     JSON_EDGE("background", LEAF(PLACE_BACKGROUND)),
     JSON_EDGE("tools", &tools_node),

@@ -199,7 +199,8 @@ OPTION(source, max_concurrency, max_concurrency, COUNT, "0", 0, 8192, RELOAD,
        "calls or tasks in progress for each model of this account, by all its sources together; 0 "
        "= no limit. One more waits its turn. For scopes with flow = rate, shaping or adaptive")
 OPTION(source, flow_unit, flow_unit, CHOICE, "tokens", 0, 0, RELOAD,
-       "what tpm counts: tokens, images (pictures asked for), seconds (of audio) or tasks")
+       "what tpm counts: tokens, images (pictures asked for, by n), seconds (of sound or film) or "
+       "tasks")
 OPTION(source, dashscope_wait_s, dashscope_wait_ms, SECONDS, "", 0, 120, RELOAD,
        "sent as X-DashScope-Wait-Timeout, unless the client sends one: so long DashScope may keep "
        "a call that its burst limit would refuse, and all time-outs up to the first byte grow by "

@@ -27,6 +27,7 @@ static void forget(struct delivered *delivered)
     delivered->tokens_in = delivered->tokens_out = -1;
     delivered->tokens_cached = delivered->tokens_reasoning = -1;
     delivered->image_tokens_in = delivered->image_tokens_out = -1;
+    delivered->seconds = -1;
     delivered->model[0] = delivered->size[0] = delivered->quality[0] = '\0';
     delivered->format[0] = delivered->id[0] = delivered->status[0] = '\0';
     delivered->content_seen = delivered->error_seen = delivered->terminal_seen = false;
@@ -70,6 +71,7 @@ static void merge(struct delivered *to, const struct delivered *from)
     merge_number(&to->tokens_reasoning, from->tokens_reasoning);
     merge_number(&to->image_tokens_in, from->image_tokens_in);
     merge_number(&to->image_tokens_out, from->image_tokens_out);
+    merge_number(&to->seconds, from->seconds);
     merge_string(to->model, sizeof to->model, from->model);
     merge_string(to->id, sizeof to->id, from->id);
     merge_string(to->status, sizeof to->status, from->status);
@@ -188,6 +190,15 @@ static void take_image_tokens(struct pictures *pictures, const struct json_value
         return;
     pictures->event.tool_usage_said = tool;
     merge_number(in ? &said->image_tokens_in : &said->image_tokens_out, number_of(value));
+}
+
+/* What usage says and what the top says is the same; some write it in a string. */
+static void take_seconds(struct pictures *pictures, const struct json_value *value)
+{
+    uint64_t number;
+
+    if (parse_rounded_up(value->text, value->text_length, &number) && number <= INT64_MAX)
+        pictures->event.said.seconds = (int64_t)number;
 }
 
 static void take_type(struct pictures *pictures, const struct json_value *value)
@@ -387,6 +398,7 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         [PLACE_IMAGE_TOKENS_OUT] = take_image_tokens,
         [PLACE_TOOL_TOKENS_IN] = take_image_tokens,
         [PLACE_TOOL_TOKENS_OUT] = take_image_tokens,
+        [PLACE_SECONDS] = take_seconds,
         [PLACE_MODALITY_IN] = take_modality,
         [PLACE_MODALITY_OUT] = take_modality,
         [PLACE_MODALITY_NAME] = take_item_fact,

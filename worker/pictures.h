@@ -26,6 +26,7 @@ struct delivered {
     int64_t tokens_in, tokens_out, tokens_cached, tokens_reasoning;
     int64_t image_tokens_in,
         image_tokens_out; /* tool_usage.image_gen, or usage details of images */
+    int64_t seconds;      /* begun ones, of sound or film */
     char model[INTENT_MODEL_SIZE];
     char size[24], quality[16], format[16]; /* of the last picture; "" = not said */
     /* What the answer is or has made: the id of a response, task, file, batch, conversation, ..., for

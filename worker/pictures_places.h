@@ -46,6 +46,7 @@ enum place {
     PLACE_IMAGE_TOKENS_OUT,
     PLACE_TOOL_TOKENS_IN,
     PLACE_TOOL_TOKENS_OUT,
+    PLACE_SECONDS,
     PLACE_MODALITY_IN, /* Gemini's token details: an entry begins and ends */
     PLACE_MODALITY_OUT,
     PLACE_MODALITY_NAME,
@@ -86,6 +87,8 @@ static const struct json_edge usage_edges[] = {
     JSON_EDGE("input_tokens_details", &in_details_node),
     JSON_EDGE("completion_tokens_details", &out_details_node),
     JSON_EDGE("output_tokens_details", &out_details_node),
+    JSON_EDGE("seconds", LEAF(PLACE_SECONDS)),
+    JSON_EDGE("duration", LEAF(PLACE_SECONDS)),
 };
 static const struct json_node usage_node = NODE(PLACE_USAGE, usage_edges);
 static const struct json_node quiet_usage_node = NODE(PLACE_SILENT, usage_edges);
@@ -280,6 +283,7 @@ static const struct json_edge answer_edges[] = {
     JSON_EDGE("predictions", &entries_node),
     JSON_EDGE("task_id", LEAF(PLACE_ID)),
     JSON_EDGE("code", LEAF(PLACE_CODE)),
+    JSON_EDGE("duration", LEAF(PLACE_SECONDS)),
 };
 /* Gemini without alt=sse streams an array of answers. */
 static const struct json_node answer_node;

@@ -45,6 +45,28 @@ static void what_is_no_number_is_refused_untouched(void **state)
     assert_int_equal(number, 7);
 }
 
+static void fractions_are_rounded_up(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t number;
+    } cases[] = {{"0", 0}, {"8", 8}, {"8.0", 8}, {"8.01", 9}, {"0.000001", 1}, {"1.99", 2}};
+    static const char *const wrong[] = {
+        "", ".", ".5", "5.", "1e1", "-1.5", "1.5.", "1.5s", "18446744073709551615.5"};
+    uint64_t number = 7;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(wrong); i++)
+        assert_false(parse_rounded_up(wrong[i], strlen(wrong[i]), &number));
+    assert_int_equal(number, 7);
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        assert_true(parse_rounded_up(cases[i].text, strlen(cases[i].text), &number));
+        assert_int_equal(number, cases[i].number);
+    }
+    assert_true(parse_rounded_up("2.59", 3, &number));
+    assert_int_equal(number, 3);
+}
+
 static void durations_have_units(void **state)
 {
     static const struct {
@@ -257,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_taken_whole),
         cmocka_unit_test(what_is_no_number_is_refused_untouched),
+        cmocka_unit_test(fractions_are_rounded_up),
         cmocka_unit_test(durations_have_units),
         cmocka_unit_test(what_is_no_duration_is_refused_untouched),
         cmocka_unit_test(sizes_are_powers_of_1024),

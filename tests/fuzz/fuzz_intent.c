@@ -34,7 +34,8 @@ static bool is_same(const struct intent *a, const struct intent *b)
            a->model_bytes == b->model_bytes && a->model_repeated == b->model_repeated &&
            a->model_in_path == b->model_in_path && a->pinned == b->pinned &&
            a->hosted_tools == b->hosted_tools && a->hedgeable == b->hedgeable &&
-           a->est_input == b->est_input && a->max_output == b->max_output && a->usage == b->usage &&
+           a->est_input == b->est_input && a->max_output == b->max_output &&
+           a->choices == b->choices && a->seconds == b->seconds && a->usage == b->usage &&
            a->usage_at == b->usage_at && a->usage_bytes == b->usage_bytes &&
            strcmp(a->pin_id, b->pin_id) == 0;
 }

@@ -55,6 +55,13 @@ static const struct {
     {"problem+json", ENDPOINT_IMAGES, "application/problem+json", "{\"error\":\"x\"}", "0 E T"},
     {"urls of others are no pictures", ENDPOINT_OTHER, JSON, "{\"data\":[{\"url\":\"http://a\"}]}",
      "0 C T"},
+    {"a transcript's seconds", ENDPOINT_OTHER, JSON,
+     "{\"text\":\"hello\",\"usage\":{\"type\":\"duration\",\"seconds\":9}}", "0 sec=9 C T"},
+    {"a verbose one's", ENDPOINT_OTHER, JSON,
+     "{\"task\":\"transcribe\",\"duration\":8.470000267028809,\"text\":\"hello\"}", "0 sec=9 C T"},
+    {"in a string", ENDPOINT_OTHER, JSON, "{\"usage\":{\"duration\":\"5\"}}", "0 sec=5 C T"},
+    {"no number of seconds", ENDPOINT_OTHER, JSON, "{\"duration\":\"short\",\"usage\":null}",
+     "0 C T"},
     {"embeddings", ENDPOINT_EMBEDDINGS, JSON,
      "{\"data\":[{\"embedding\":[0.1,-2e-3]}],\"model\":\"e\",\"usage\":{\"prompt_tokens\":5,"
      "\"total_tokens\":5}}",

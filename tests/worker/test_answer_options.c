@@ -147,10 +147,71 @@ static void F6_chat_completions_only(void **state)
         assert_int_equal(read_at(others[i], "{\"stream\":true}")->usage, USAGE_UNFIT);
 }
 
+static void F11_how_much_it_asks_for(void **state)
+{
+    static const struct {
+        const char *path, *body;
+        int64_t choices, seconds;
+    } rows[] = {
+        {"/v1/images/generations", "{}", 1, -1},
+        {"/v1/images/generations", "{\"prompt\":\"a cat\",\"n\":4}", 4, -1},
+        {"/v1/images/generations", "{\"n\":0}", 1, -1},
+        {"/v1/images/generations", "{\"n\":-3}", 1, -1},
+        {"/v1/images/generations", "{\"n\":\"x\"}", 1, -1},
+        {"/v1/images/generations", "{\"n\":100000}", 1024, -1},
+        {"/v1/images/generations", "{\"metadata\":{\"n\":5,\"seconds\":5}}", 1, -1},
+        {"/api/v1/services/aigc/text2image/image-synthesis",
+         "{\"input\":{\"prompt\":\"x\",\"n\":9},\"parameters\":{\"n\":3}}", 3, -1},
+        {"/v1beta/models/imagen-4:predict", "{\"parameters\":{\"sampleCount\":2}}", 2, -1},
+        {"/v1beta/models/veo-3:predictLongRunning", "{\"parameters\":{\"durationSeconds\":8}}", 1,
+         8},
+        {"/api/v1/services/aigc/video-generation/video-synthesis",
+         "{\"parameters\":{\"duration\":5}}", 1, 5},
+        {"/v1/videos", "{\"seconds\":\"12\"}", 1, 12},
+        {"/v1/videos", "{\"seconds\":4.5}", 1, 5},
+        {"/v1/videos", "{\"seconds\":\"long\"}", 1, -1},
+        {"/v1/videos", "{\"seconds\":0}", 1, -1},
+        {"/v1/videos", "{\"seconds\":1e9}", 1, -1},
+        {"/v1/videos", "{\"duration\":99999999999}", 1, 86400},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        const struct intent *intent = read_at(rows[i].path, rows[i].body);
+
+        assert_int_equal(intent->choices, rows[i].choices);
+        assert_int_equal(intent->seconds, rows[i].seconds);
+    }
+}
+
+static void F11_forms_ask_too(void **state)
+{
+    static const char form[] =
+        "--b\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\n3\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"seconds\"\r\n\r\n8\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"n\"\r\n\r\n7\r\n--b--"
+        "\r\n";
+    static const char *const no_models[] = {NULL};
+    const struct intent_request request = {.method = "POST",
+                                           .path = "/v1/images/edits",
+                                           .content_type = "multipart/form-data; boundary=b",
+                                           .image_models = no_models};
+
+    (void)state;
+    memset(&reader, 0xA5, sizeof reader);
+    intent_begin(&reader, &request);
+    intent_feed(&reader, form, sizeof form - 1);
+    intent_end(&reader);
+    assert_int_equal(reader.intent.choices, 3);
+    assert_int_equal(reader.intent.seconds, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(F4_the_bound_of_the_answer),
+        cmocka_unit_test(F11_how_much_it_asks_for),
+        cmocka_unit_test(F11_forms_ask_too),
         cmocka_unit_test(F6_where_usage_can_be_asked_for),
         cmocka_unit_test(F6_chat_completions_only),
     };

@@ -35,6 +35,24 @@ static void f11_other_units_have_their_own_measure(void **state)
     assert_int_equal(targets().predicted, 0);
 }
 
+static void f11_what_is_asked_for_is_charged(void **state)
+{
+    struct intent *intent = &now->house->request->reader.intent;
+
+    (void)state;
+    intent->choices = 4;
+    intent->seconds = 8;
+    now->sources[0].flow_unit = FLOW_UNIT_IMAGES;
+    assert_int_equal(targets().cost, 4);
+    now->sources[0].flow_unit = FLOW_UNIT_SECONDS;
+    assert_int_equal(targets().cost, 8);
+    now->sources[0].flow_unit = FLOW_UNIT_TASKS;
+    assert_int_equal(targets().cost, 1);
+    intent->choices = 1000; /* will be refused, and must not hold up the others for long */
+    now->sources[0].flow_unit = FLOW_UNIT_IMAGES;
+    assert_int_equal(targets().cost, 16);
+}
+
 static void each_model_has_its_own_limits_under_the_name_the_source_has(void **state)
 {
     static const struct option_pair aliases[] = {{.name = "gpt-5", .value = "five"}, {NULL, NULL}};
@@ -129,6 +147,52 @@ static void f11_pictures_are_settled_with_their_number(void **state)
     scene_serve(now, 0, say_used_in_images);
     assert_int_equal(scene_run(*state), STEP_NEXT);
     assert_use("a", 1, 2);
+}
+
+/* Of three that were asked for two came; of what was cut nobody knows what was made. */
+static void f11_pictures_that_did_not_come_are_given_back(void **state)
+{
+    now->sources[0].flow_unit = FLOW_UNIT_IMAGES;
+    now->house->options.image.active = true;
+    scene_ask(now, "/v1/images/generations",
+              "{\"model\":\"gpt-image-2\",\"prompt\":\"a cat\",\"n\":3}");
+    assert_int_equal(targets().cost, 3);
+    scene_serve(now, 0, say_used_in_images);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_use("a", 1, 2);
+}
+
+static void cut_in_the_second(struct server *with)
+{
+    server_answer_once(with, JSON_HEAD "Content-Length: 1000\r\n\r\n{\"created\":1,\"data\":["
+                                       "{\"b64_json\":\"AAAA\"},{\"b64_json\":\"AA");
+}
+
+static void f11_of_a_cut_answer_all_that_was_asked_for_stays(void **state)
+{
+    now->sources[0].flow_unit = FLOW_UNIT_IMAGES;
+    now->house->options.image.active = true;
+    scene_ask(now, "/v1/images/generations",
+              "{\"model\":\"gpt-image-2\",\"prompt\":\"a cat\",\"n\":3}");
+    scene_serve(now, 0, cut_in_the_second);
+    assert_int_equal(scene_run(*state), STEP_FAULT);
+    assert_use("a", 1, 3);
+}
+
+static void say_seconds(struct server *with)
+{
+    (void)server_answer(with, JSON_HEAD,
+                        "{\"text\":\"hello\",\"usage\":{\"type\":\"duration\",\"seconds\":9}}");
+}
+
+static void f11_sound_is_settled_with_its_seconds(void **state)
+{
+    now->sources[0].flow_unit = FLOW_UNIT_SECONDS;
+    scene_ask(now, "/v1/audio/transcriptions", "{\"model\":\"whisper-1\"}");
+    assert_int_equal(targets().cost, 1);
+    scene_serve(now, 0, say_seconds);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_use("a", 1, 9);
 }
 
 static void f6_an_answer_that_does_not_tell_is_settled_by_its_bytes(void **state)
@@ -436,11 +500,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FLOW(f4_tokens_are_charged_with_or_without_what_is_predicted),
         WITH_FLOW(f11_other_units_have_their_own_measure),
+        WITH_FLOW(f11_what_is_asked_for_is_charged),
         WITH_FLOW(each_model_has_its_own_limits_under_the_name_the_source_has),
         WITH_FLOW(only_what_asks_for_work_is_controlled),
         WITH_FLOW(f8_a_class_is_claimed_by_header_as_far_as_the_operator_lets),
         WITH_FLOW(f6_a_call_is_settled_with_the_usage_it_tells),
         WITH_FLOW(f11_pictures_are_settled_with_their_number),
+        WITH_FLOW(f11_pictures_that_did_not_come_are_given_back),
+        WITH_FLOW(f11_of_a_cut_answer_all_that_was_asked_for_stays),
+        WITH_FLOW(f11_sound_is_settled_with_its_seconds),
         WITH_FLOW(f6_an_answer_that_does_not_tell_is_settled_by_its_bytes),
         WITH_FLOW(f3_what_was_refused_costs_its_request_but_no_units),
         WITH_FLOW(a_refusal_inside_a_stream_is_one),

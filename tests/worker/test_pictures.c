@@ -3,7 +3,7 @@
  * facts that must be told of it, and holds however the answer is cut; pictures_cases.h has them.
  *
  * Facts: "N" pictures, then what was said: m= model, id=, st= status, in= out= ca= re= tokens, ii= io=
- * image tokens, s= q= f= of the last picture, and C (content), E (an error before any content, e behind
+ * image tokens, sec= seconds, s= q= f= of the last picture, and C (content), E (an error before any content, e behind
  * it), T (terminal).
  */
 #include <setjmp.h>
@@ -58,6 +58,7 @@ static const char *facts_of(const struct delivered *delivered)
     say_number(&facts, "re=", delivered->tokens_reasoning);
     say_number(&facts, "ii=", delivered->image_tokens_in);
     say_number(&facts, "io=", delivered->image_tokens_out);
+    say_number(&facts, "sec=", delivered->seconds);
     say(&facts, "s=", delivered->size);
     say(&facts, "q=", delivered->quality);
     say(&facts, "f=", delivered->format);
