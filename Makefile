@@ -97,6 +97,7 @@ NEEDS_bench := build bench
 NEEDS_bench-deps := build bench
 NEEDS_bench-gate := build bench
 NEEDS_bench-flow := build bench
+NEEDS_bench-compare := build bench
 NEEDS_lint := build lint
 NEEDS_objects := build lint
 NEEDS_tidy := build lint
@@ -114,7 +115,7 @@ export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
 
 .DEFAULT_GOAL := all
 .PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan check-tsan \
-	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-flow bench-tools \
+	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-compare bench-flow bench-tools \
 	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer objects lint-objects tidy format format-check \
 	checks docs install uninstall deb deps coverage clean
 
@@ -183,6 +184,8 @@ bench-deps: ## install what `make bench` measures against
 	@tests/bench/deps.sh
 bench-gate: all tools bench-tools ## the image gate and hedging: P5, P6, P8
 	@tests/bench/gate.sh
+bench-compare: all tools bench-tools ## P1 to P4 beside an older build (BEFORE=its build directory), or FLOW=1 beside flow off
+	@tests/bench/compare.sh
 bench-flow: all tools bench-tools ## the strategies of flow control against an upstream with limits, in fast time
 	@tests/bench/flow.sh
 bench-tools: $(BENCH_TOOLS:%=$(B)/bench/%) $(B)/bench/fast_clock.so

@@ -14,6 +14,10 @@ function chains({ place, quick }) {
 }
 
 const inFlight = 4;
+const prompt = JSON.stringify({ model: 'mock:size=8388608,chunked=1', prompt: 'a cat' });
+export const down = (count) => ['-u', '/v1/images/generations', '-c', inFlight, '-n', count, '-b', prompt];
+export const up = (count) => ['-u', '/v1/images/edits', '-c', inFlight, '-n', count, '-F', 10485760, '-M', 'mock:size=1000'];
+
 const ownGrowthMb = (r) => (r.ownPssPeakKb - r.ownPssBeforeKb) / 1024 / inFlight;
 
 async function table(bench, key, title, bytes, args) {
@@ -38,9 +42,6 @@ async function table(bench, key, title, bytes, args) {
 }
 
 export async function bodyTables(bench) {
-    const prompt = JSON.stringify({ model: 'mock:size=8388608,chunked=1', prompt: 'a cat' });
-    await table(bench, 'P4-down', 'P4: 8 MB image JSON down, 4 connections', (r) => r.received_bytes,
-        (count) => ['-u', '/v1/images/generations', '-c', inFlight, '-n', count, '-b', prompt]);
-    await table(bench, 'P4-up', 'P4: 10 MB multipart up, 4 connections', (r) => r.sent_bytes,
-        (count) => ['-u', '/v1/images/edits', '-c', inFlight, '-n', count, '-F', 10485760, '-M', 'mock:size=1000']);
+    await table(bench, 'P4-down', 'P4: 8 MB image JSON down, 4 connections', (r) => r.received_bytes, down);
+    await table(bench, 'P4-up', 'P4: 10 MB multipart up, 4 connections', (r) => r.sent_bytes, up);
 }

@@ -109,11 +109,15 @@ class Floor extends Chain {
     }
 }
 
-// Everything is on, as an operator would have it: own key, gate, ledger, one log line a call.
+// Everything is on, as an operator would have it: own key, gate, ledger, one log line a call. program: the
+// penstockd of another build.
 class Penstock extends Chain {
-    constructor(place, server, { name = `Penstock+${server}`, penstock = {}, image = {}, source = {}, route = 'source = simulated', more = '' } = {}) {
+    constructor(place, server, {
+        name = `Penstock+${server}`, program = path.join(build, 'penstockd'),
+        penstock = {}, image = {}, source = {}, route = 'source = simulated', more = '',
+    } = {}) {
         super(place, name);
-        Object.assign(this, { server, penstock, image, source, route, more, gate: `bench-${process.pid}-${++Penstock.made}` });
+        Object.assign(this, { server, program, penstock, image, source, route, more, gate: `bench-${process.pid}-${++Penstock.made}` });
     }
 
     static made = 0;
@@ -156,7 +160,7 @@ ${this.more}`;
         writeFileSync(file, this.configuration());
         const env = Object.fromEntries(Object.keys(process.env)
             .filter((key) => /^PENSTOCK_/.test(key)).map((key) => [key, undefined]));
-        const child = this.run('penstockd', { command: [path.join(build, 'penstockd'), '-F', '-c', file], env });
+        const child = this.run('penstockd', { command: [this.program, '-F', '-c', file], env });
         this.ownChildren.push(child);
         await untilListening(child, { path: this.socket });
         await untilListening(child, { path: this.statusSocket });

@@ -2,12 +2,15 @@
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
-export function median(values) {
+// Between two values, in proportion.
+export function quantile(values, share) {
     const sorted = values.filter((value) => Number.isFinite(value)).sort((a, b) => a - b);
     if (sorted.length === 0) return NaN;
-    const middle = sorted.length >> 1;
-    return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+    const at = (sorted.length - 1) * share, below = Math.floor(at);
+    return sorted[below] + (at - below) * (sorted[Math.ceil(at)] - sorted[below]);
 }
+
+export const median = (values) => quantile(values, 0.5);
 
 export const number = (value, digits = 2) => (Number.isFinite(value) ? value.toFixed(digits) : '–');
 

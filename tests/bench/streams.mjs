@@ -4,7 +4,7 @@ import { interleave, measure } from './measure.mjs';
 import { chatUrl } from './chat.mjs';
 import { difference, medianOf, number, over, ratio } from './report.mjs';
 
-const body = (events, chunkMs) => JSON.stringify({
+export const streamBody = (events, chunkMs) => JSON.stringify({
     model: `mock:delay_ms=50,events=${events},chunk_ms=${chunkMs},size=40,stamp`,
     stream: true,
     messages: [{ role: 'user', content: 'hi' }],
@@ -39,9 +39,9 @@ const ownPerStream = (streams) => (r) => (r.ownPssPeakKb - r.ownPssBeforeKb) / s
 async function table(bench, kind, list, { streams, events, chunkMs, ramp }) {
     const { report, rounds, place } = bench;
     const records = await interleave(list, rounds, async (chain) => {
-        await measure(chain, place.upstream, ['-u', chatUrl, '-c', 8, '-n', 64, '-b', body(1, 0)]);
+        await measure(chain, place.upstream, ['-u', chatUrl, '-c', 8, '-n', 64, '-b', streamBody(1, 0)]);
         return measure(chain, place.upstream,
-            ['-u', chatUrl, '-m', 'once', '-c', streams, '-r', ramp, '-d', 90, '-b', body(events, chunkMs)],
+            ['-u', chatUrl, '-m', 'once', '-c', streams, '-r', ramp, '-d', 90, '-b', streamBody(events, chunkMs)],
             { sampleMs: (streams / ramp) * 1000 + 800 });
     }, { fresh: true });
     const whole = (r) => Math.min(r.ok, r.done_marked);
