@@ -18,6 +18,12 @@
 /* A deadline that never falls. */
 #define CLOCK_NEVER INT64_MAX
 
+/* The earlier of two moments, the shorter of two durations. */
+static inline int64_t clock_earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 int64_t clock_monotonic_ns(void);
 int64_t clock_wall_ms(void);
 

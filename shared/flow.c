@@ -51,12 +51,13 @@ static int64_t wait_for_pace_ns(const struct flow_row *flow, uint32_t ahead, int
 static int64_t wait_for_bucket_ns(struct bucket_row *row, int64_t all_micro, int64_t now_ns)
 {
     struct bucket_row copy = *row;
+    int64_t due_micro = all_micro < copy.capacity_micro ? all_micro : copy.capacity_micro;
 
     if (row->capacity_micro == 0)
         return 0;
     /* More than the capacity is not there at once: what goes before is taken, the last waits. */
     bucket_take(&copy, flow_later(0, all_micro - copy.capacity_micro), now_ns);
-    return bucket_due_ns(&copy, flow_earlier(all_micro, copy.capacity_micro), now_ns) - now_ns;
+    return bucket_due_ns(&copy, due_micro, now_ns) - now_ns;
 }
 
 /* The longest of all that it must wait for (research 3.8). */
@@ -87,8 +88,8 @@ enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
     const struct flow_terms *terms = target->terms;
     const struct flow_moment moment = flow_moment_of(gate, flow, call->now_ns);
     const int64_t cost = flow_bounded(target->cost);
-    int64_t patience_ns = flow_earlier(terms->max_wait_ns[call->class],
-                                       flow_later(0, call->deadline_ns - call->now_ns));
+    int64_t patience_ns = clock_earlier(terms->max_wait_ns[call->class],
+                                        flow_later(0, call->deadline_ns - call->now_ns));
 
     *ret_predicted_wait_ns = 0;
     if (!flow_holds_back(flow))
@@ -184,8 +185,8 @@ static int64_t patience_ends_ns(const struct flow_entry *entry)
     const struct flow_call *call = entry->call;
     const int64_t class_wait_ns = entry->target->terms->max_wait_ns[call->class];
 
-    return flow_earlier(call->deadline_ns,
-                        after(call->now_ns, flow_later(entry->image_wait_ns, class_wait_ns)));
+    return clock_earlier(call->deadline_ns,
+                         after(call->now_ns, flow_later(entry->image_wait_ns, class_wait_ns)));
 }
 
 void flow_enter_locked(struct gate *gate, const struct flow_entry *entry,

@@ -151,7 +151,7 @@ static enum adaptive_kind refused_locked(struct flow_row *flow, const struct flo
         flow->paused_until_ns = flow_later(
             flow->paused_until_ns,
             end->now_ns + flow_later(RETRY_AFTER_MIN_NS,
-                                     flow_earlier(end->retry_after_ns, RETRY_AFTER_MAX_NS)));
+                                     clock_earlier(end->retry_after_ns, RETRY_AFTER_MAX_NS)));
     return refusal.kind;
 }
 

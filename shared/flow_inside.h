@@ -15,14 +15,11 @@ static inline int64_t flow_later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static inline int64_t flow_earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static inline int64_t flow_bounded(int64_t units)
 {
-    return units < 0 ? 0 : flow_earlier(units, FLOW_COST_MAX);
+    if (units < 0)
+        return 0;
+    return units < FLOW_COST_MAX ? units : FLOW_COST_MAX;
 }
 
 struct flow_place_row *flow_place_of(const struct gate *gate, uint32_t place);

@@ -58,11 +58,6 @@ static enum step_result give_up(struct request *request, enum wait_state end,
     return refuse(request, FAULT_image_queue_timeout, last);
 }
 
-static int64_t earliest(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Has the place its slot now? */
 static bool try_place(struct request *request, struct gate_answer *answer)
 {
@@ -95,8 +90,8 @@ static enum wait_event wait_event(struct request *request, int64_t wake_ns)
 
     for (;;) {
         int64_t now_ns = clock_monotonic_ns();
-        int64_t until_ns = earliest(
-            wake_ns, earliest(request->next_heartbeat_ns, watchers_next_ns(request, now_ns)));
+        int64_t until_ns = clock_earlier(
+            wake_ns, clock_earlier(request->next_heartbeat_ns, watchers_next_ns(request, now_ns)));
 
         (void)poll(look, LENGTH(look), clock_poll_ms(now_ns, until_ns));
         if (watchers_client_gone(request, look[1].revents != 0))
@@ -340,13 +335,13 @@ static int64_t joint_wake_ns(const struct joint *joint)
 {
     const int64_t until_ns = joint->answer.flow.until_ns;
 
-    return earliest(joint->answer.wake_ns, until_ns == CLOCK_NEVER ? until_ns : until_ns + 1);
+    return clock_earlier(joint->answer.wake_ns, until_ns == CLOCK_NEVER ? until_ns : until_ns + 1);
 }
 
 /* True: what came of it is final. */
 static bool joint_sleep(struct joint *joint, int64_t until_ns, enum admission_result *ret)
 {
-    switch (wait_event(joint->request, earliest(until_ns, joint_wake_ns(joint)))) {
+    switch (wait_event(joint->request, clock_earlier(until_ns, joint_wake_ns(joint)))) {
     case WAIT_EVENT_RUNG:
     case WAIT_EVENT_TIME:
         joint_try(joint);
@@ -371,7 +366,8 @@ static int64_t joint_until_ns(const struct joint *joint)
 
     if (!waits_for_slot(joint))
         return CLOCK_NEVER;
-    return earliest(request->deadline_ns, request->arrived_ns + patience_ms(request) * NS_PER_MS);
+    return clock_earlier(request->deadline_ns,
+                         request->arrived_ns + patience_ms(request) * NS_PER_MS);
 }
 
 static void joint_begin_watch(struct joint *joint)
@@ -413,7 +409,7 @@ static int64_t told_wait_ns(const struct joint *joint)
 
     if (wait_ns < FLOW_WAIT_TOLD_MIN_NS)
         return FLOW_WAIT_TOLD_MIN_NS;
-    return earliest(wait_ns, FLOW_WAIT_TOLD_MAX_NS);
+    return clock_earlier(wait_ns, FLOW_WAIT_TOLD_MAX_NS);
 }
 
 /* Flow control does not let it through in time. Was it the call's own time, and nothing was sent yet

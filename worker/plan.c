@@ -8,11 +8,6 @@
 #include "base/clock.h"
 #include "worker/plan_verdict.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Later by ms, or never. */
 static int64_t later_ms(int64_t now_ns, int64_t ms)
 {
@@ -89,7 +84,7 @@ static int64_t retry_after_ms(const struct plan *plan, int64_t now_ns)
 
     for (unsigned i = 0; i < plan->terms.candidates; i++) {
         if (plan->ready_ns[i] > now_ns)
-            first_ns = least(first_ns, plan->ready_ns[i]);
+            first_ns = clock_earlier(first_ns, plan->ready_ns[i]);
     }
     return wait_to_tell_ms(now_ns, first_ns);
 }
@@ -160,9 +155,10 @@ static int64_t longest_wait_ns(const struct plan *plan, int64_t now_ns)
     if (terms->deadline_ns != CLOCK_NEVER)
         longest = terms->deadline_ns - now_ns - 1;
     if (terms->retry_hold_ns != CLOCK_NEVER)
-        longest = least(longest, terms->retry_hold_ns - plan->hold_wait_ns);
+        longest = clock_earlier(longest, terms->retry_hold_ns - plan->hold_wait_ns);
     if (plan->free_round)
-        longest = least(longest, PLAN_THROTTLE_WAIT_MAX_MS * NS_PER_MS - plan->throttle_wait_ns);
+        longest =
+            clock_earlier(longest, PLAN_THROTTLE_WAIT_MAX_MS * NS_PER_MS - plan->throttle_wait_ns);
     return longest;
 }
 
@@ -172,7 +168,7 @@ static int64_t backoff_ns(struct plan *plan)
 
     for (unsigned n = 0; n < plan->backoffs && cap < plan->terms.backoff_max_ns; n++)
         cap = later_ns(cap, cap);
-    return random_up_to(plan, least(cap, plan->terms.backoff_max_ns));
+    return random_up_to(plan, clock_earlier(cap, plan->terms.backoff_max_ns));
 }
 
 /* Begin the wait before a candidate is asked a second time. False: there is none, or the wait would
@@ -188,12 +184,13 @@ static bool go_back(struct plan *plan, int64_t now_ns)
         return false;
     for (unsigned i = 0; i < plan->terms.candidates; i++) {
         if ((back & bit(i)) != 0)
-            floor = least(floor, plan->ready_ns[i] > now_ns ? plan->ready_ns[i] - now_ns : 0);
+            floor =
+                clock_earlier(floor, plan->ready_ns[i] > now_ns ? plan->ready_ns[i] - now_ns : 0);
     }
     wait = backoff_ns(plan);
     /* Those who were told the same time do not all come back at that time. */
     if (wait < floor && floor <= longest)
-        wait = floor + random_up_to(plan, least(floor / 2, longest - floor));
+        wait = floor + random_up_to(plan, clock_earlier(floor / 2, longest - floor));
     if (wait < floor || wait > longest)
         return false;
     plan->untried_only = false;
@@ -214,16 +211,17 @@ static void wait_for_admission(struct plan *plan, int64_t now_ns)
     if (plan->admission_wait_since_ns == CLOCK_NEVER)
         plan->admission_wait_since_ns = now_ns;
     since = plan->admission_wait_since_ns;
-    until = least(later_ms(since, PLAN_ADMISSION_WAIT_MAX_MS), plan->terms.deadline_ns);
+    until = clock_earlier(later_ms(since, PLAN_ADMISSION_WAIT_MAX_MS), plan->terms.deadline_ns);
     if (plan->rounds > 0 && plan->terms.retry_hold_ns != CLOCK_NEVER)
-        until = least(until, later_ns(now_ns, plan->terms.retry_hold_ns - plan->hold_wait_ns));
+        until =
+            clock_earlier(until, later_ns(now_ns, plan->terms.retry_hold_ns - plan->hold_wait_ns));
     if (now_ns >= until) {
         give_up(plan, now_ns);
         return;
     }
-    until = least(until, later_ms(now_ns, PLAN_ADMISSION_TICK_MS));
+    until = clock_earlier(until, later_ms(now_ns, PLAN_ADMISSION_TICK_MS));
     if (plan->refused_until_ns > now_ns)
-        until = least(until, plan->refused_until_ns);
+        until = clock_earlier(until, plan->refused_until_ns);
     if (plan->rounds > 0)
         plan->hold_wait_ns = later_ns(plan->hold_wait_ns, until - now_ns);
     plan->wait_until_ns = until;
@@ -380,7 +378,7 @@ static struct plan_step next_of_running(struct plan *plan, unsigned lane, int64_
     }
     if (now_ns >= due_ns)
         return start_hedge(plan, now_ns);
-    return wait_until(least(due_ns, plan->terms.deadline_ns));
+    return wait_until(clock_earlier(due_ns, plan->terms.deadline_ns));
 }
 
 struct plan_step plan_next(struct plan *plan, int64_t now_ns)

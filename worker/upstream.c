@@ -80,11 +80,6 @@ static bool look_around(struct request *request, const struct http_wait *wait, i
     return true;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Does anybody wait for what it brings? */
 static bool is_wanted(const struct request *request, const struct attempt *attempt)
 {
@@ -101,7 +96,7 @@ static int64_t attempts_deadline_ns(const struct request *request)
 
         if (attempt && attempt->exchange && is_wanted(request, attempt) &&
             http_exchange_outcome(attempt->exchange) == HTTP_RUNNING)
-            at_ns = earlier(at_ns, attempt_deadline(attempt).at_ns);
+            at_ns = clock_earlier(at_ns, attempt_deadline(attempt).at_ns);
     }
     return at_ns;
 }
@@ -115,10 +110,10 @@ enum upstream_event upstream_run(struct request *request, int64_t until_ns)
         struct http_wait wait = {.fds = fds, .fd_count = LENGTH(fds)};
         enum http_wake wake;
 
-        wait.until_ns = earlier(earlier(until_ns, attempts_deadline_ns(request)),
-                                watchers_next_ns(request, now_ns));
+        wait.until_ns = clock_earlier(clock_earlier(until_ns, attempts_deadline_ns(request)),
+                                      watchers_next_ns(request, now_ns));
         if (may_beat(request))
-            wait.until_ns = earlier(wait.until_ns, request->next_heartbeat_ns);
+            wait.until_ns = clock_earlier(wait.until_ns, request->next_heartbeat_ns);
         wake = http_client_run(request->client, &wait);
         if (wake == HTTP_WAKE_FINISHED)
             return UPSTREAM_FINISHED;
@@ -129,7 +124,7 @@ enum upstream_event upstream_run(struct request *request, int64_t until_ns)
         watchers_begin_late(request, now_ns);
         if (!look_around(request, &wait, now_ns))
             return UPSTREAM_STOPPED;
-        if (now_ns >= earlier(until_ns, attempts_deadline_ns(request)))
+        if (now_ns >= clock_earlier(until_ns, attempts_deadline_ns(request)))
             return UPSTREAM_TIME;
         if (wake == HTTP_WAKE_SINK)
             return UPSTREAM_PROGRESS;
