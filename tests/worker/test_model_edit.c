@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "tests/worker/edited_body.h"
 #include "worker/model_edit.h"
 
 #include <json-c/json.h>
@@ -43,30 +44,6 @@ static void read_body(struct intent_reader *reader, const char *type, const stru
         intent_feed(reader, body->bytes + at,
                     body->length - at < piece ? body->length - at : piece);
     intent_end(reader);
-}
-
-/* The body with the edit, as an attempt would send it. */
-static void apply(const struct text *body, const struct body_edit *edit, struct text *ret)
-{
-    static _Atomic int64_t total;
-    const struct spool_limits limits = {.directory = "/nonexistent",
-                                        .above_bytes = 1 << 20,
-                                        .total_max_bytes = 1 << 20,
-                                        .total_bytes = &total};
-    struct spool spool;
-    struct body_reader reader;
-    char bytes[257];
-    ssize_t n;
-
-    spool_init(&spool, &limits);
-    assert_int_equal(spool_write(&spool, body->bytes, body->length), SPOOL_OK);
-    body_reader_init(&reader, &spool, edit);
-    text_clear(ret);
-    while ((n = body_reader_read(&reader, bytes, sizeof bytes)) > 0)
-        text_append(ret, bytes, (size_t)n);
-    assert_int_equal(n, 0);
-    assert_int_equal(ret->length, body_reader_bytes(&reader));
-    spool_release(&spool);
 }
 
 /* ---- random documents ------------------------------------------------------------------------ */
@@ -213,7 +190,7 @@ static void H20_random_documents_differ_in_the_model_alone(void **state)
         read_body(&reader, NULL, &body, 1 + below(200));
         assert_string_equal(reader.intent.model, "the old name");
         assert_true(model_edit(&reader.intent, model, &name, &edit));
-        apply(&body, &edit, &edited);
+        edit_body(&body, &edit, 1, &edited);
         assert_only_the_model_differs(&body, &edited, model);
         edits++;
     }
@@ -290,7 +267,7 @@ static void H20_bodies_and_what_becomes_of_them(void **state)
                 fail_msg("%s", cases[i].body);
             if (!cases[i].edited)
                 continue;
-            apply(&body, &edit, &edited);
+            edit_body(&body, &edit, 1, &edited);
             assert_string_equal(text_string(&edited), cases[i].edited);
         }
     }

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "tests/worker/edited_body.h"
 #include "worker/model_edit.h"
 #include "worker/usage_option.h"
 
@@ -35,31 +36,6 @@ static void read_body(const struct text *body)
         intent_feed(&reader, body->bytes + at,
                     body->length - at < piece ? body->length - at : piece);
     intent_end(&reader);
-}
-
-/* The body with both edits (a second one of no bytes: none), as an attempt would send it. */
-static void apply(const struct text *body, const struct body_edit edits[2], struct text *ret)
-{
-    static _Atomic int64_t total;
-    const struct spool_limits limits = {.directory = "/nonexistent",
-                                        .above_bytes = 1 << 20,
-                                        .total_max_bytes = 1 << 20,
-                                        .total_bytes = &total};
-    struct spool spool;
-    struct body_reader body_reader;
-    char bytes[31];
-    ssize_t n;
-
-    spool_init(&spool, &limits);
-    assert_int_equal(spool_write(&spool, body->bytes, body->length), SPOOL_OK);
-    body_reader_init(&body_reader, &spool, &edits[0]);
-    body_reader_edit(&body_reader, &edits[1]);
-    text_clear(ret);
-    while ((n = body_reader_read(&body_reader, bytes, 1 + (size_t)rand() % sizeof bytes)) > 0)
-        text_append(ret, bytes, (size_t)n);
-    assert_int_equal(n, 0);
-    assert_int_equal(ret->length, body_reader_bytes(&body_reader));
-    spool_release(&spool);
 }
 
 /* ---- random documents ------------------------------------------------------------------------ */
@@ -178,7 +154,7 @@ static void F6_documents_differ_in_the_option_alone(void **state)
             edits[0] = edits[1];
             edits[1] = swap;
         }
-        apply(&body, edits, &edited);
+        edit_body(&body, edits, 2, &edited);
 
         struct json_object *before = parse(&body), *after = parse(&edited);
 
