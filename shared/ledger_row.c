@@ -1,16 +1,18 @@
 /* ledger_row.c - values into a prepared statement; see ledger_row.h. */
 #include "shared/ledger_row.h"
 
-#include "base/clock.h"
-
 #include <string.h>
+
+#define TEXT_MAX 255U /* bytes of a name that is made clean */
+#define EACH_BYTE UINT64_C(0x0101010101010101)
+#define HIGH_BITS (EACH_BYTE << 7)
 
 void row_begin(struct row *row, struct ledger *ledger, enum ledger_statement which)
 {
     row->ledger = ledger;
     row->statement = ledger->statements[which];
     row->column = 0;
-    row->texts = 0;
+    row->time_count = 0;
 }
 
 bool row_end(struct row *row)
@@ -43,23 +45,30 @@ void row_known(struct row *row, int64_t number)
         row_number(row, number);
 }
 
-static char *new_text(struct row *row)
-{
-    INVARIANT(row->texts < LENGTH(row->clean));
-    return row->clean[row->texts++];
-}
-
 void row_static(struct row *row, const char *text)
 {
     (void)sqlite3_bind_text(row->statement, ++row->column, text, -1, SQLITE_STATIC);
 }
 
+/* Only bytes from 0x20 to 0x7e? Eight at a time: in those below, in 0x7f and in those above the highest
+ * bit is set by one of the three. */
 static bool is_plain(const char *bytes, size_t length)
 {
-    for (size_t i = 0; i < length; i++)
-        if (bytes[i] < 0x20 || bytes[i] > 0x7e)
-            return false;
-    return true;
+    uint64_t seen = 0;
+    size_t at = 0;
+
+    for (; length - at >= 8; at += 8) {
+        uint64_t word;
+
+        memcpy(&word, bytes + at, sizeof word);
+        seen |= word | (word - 0x20 * EACH_BYTE) | (word + EACH_BYTE);
+    }
+    for (; at < length; at++) {
+        unsigned char c = (unsigned char)bytes[at];
+
+        seen |= c < 0x20 || c > 0x7e ? HIGH_BITS : 0;
+    }
+    return (seen & HIGH_BITS) == 0;
 }
 
 /* Length of the printable UTF-8 sequence at bytes; 0: there is none. */
@@ -100,17 +109,14 @@ static void clean_into(char *out, const char *bytes, size_t length)
 void row_text(struct row *row, const char *bytes, size_t size)
 {
     size_t length = strnlen(bytes, size);
-    char *clean;
+    char clean[TEXT_MAX + 1];
 
     if (is_plain(bytes, length)) {
         (void)sqlite3_bind_text(row->statement, ++row->column, bytes, (int)length, SQLITE_STATIC);
         return;
     }
-    clean = new_text(row);
-    if (length > sizeof row->clean[0] - 1)
-        length = sizeof row->clean[0] - 1;
-    clean_into(clean, bytes, length);
-    row_static(row, clean);
+    clean_into(clean, bytes, length < TEXT_MAX ? length : TEXT_MAX);
+    (void)sqlite3_bind_text(row->statement, ++row->column, clean, -1, SQLITE_TRANSIENT);
 }
 
 void row_known_text(struct row *row, const char *bytes, size_t size)
@@ -123,8 +129,10 @@ void row_known_text(struct row *row, const char *bytes, size_t size)
 
 void row_time(struct row *row, int64_t wall_ms)
 {
-    char *text = new_text(row);
+    char *text;
 
+    INVARIANT(row->time_count < ROW_TIMES_MAX);
+    text = row->times[row->time_count++];
     clock_iso(wall_ms, text);
     row_static(row, text);
 }

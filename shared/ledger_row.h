@@ -6,17 +6,19 @@
 #ifndef SHARED_LEDGER_ROW_H
 #define SHARED_LEDGER_ROW_H
 
+#include "base/clock.h"
 #include "shared/ledger_inside.h"
 
 #include <stddef.h>
 
-/* Columns in their order, with the memory of those that are made here. */
+/* Columns in their order, of one record or of a group. */
+#define ROW_TIMES_MAX (2U * LEDGER_GROUP)
 struct row {
     struct ledger *ledger;
     sqlite3_stmt *statement;
     int column;
-    unsigned texts; /* used of clean */
-    char clean[16][256];
+    unsigned time_count;
+    char times[ROW_TIMES_MAX][CLOCK_ISO_SIZE];
 };
 
 void row_begin(struct row *row, struct ledger *ledger, enum ledger_statement which);

@@ -151,82 +151,127 @@ static struct call_record own_part(const struct call_record *poll)
     return own;
 }
 
-bool ledger_put_call(struct ledger *ledger, const struct call_record *record)
+static void add_call(struct row *row, const struct call_record *record)
+{
+    ROW_TEXT(row, record->call_id);
+    row_time(row, record->arrived_wall_ms);
+    ROW_TEXT(row, record->kind);
+    ROW_TEXT(row, record->client);
+    ROW_TEXT(row, record->route);
+    ROW_TEXT(row, record->scope);
+    ROW_TEXT(row, record->source);
+    ROW_TEXT(row, record->endpoint);
+    ROW_TEXT(row, record->model_asked);
+    ROW_TEXT(row, record->model_served);
+    row_number(row, record->status);
+    row_known(row, record->upstream_status > 0 ? record->upstream_status : -1);
+    ROW_TEXT(row, record->outcome);
+    ROW_KNOWN_TEXT(row, record->error_code);
+    row_number(row, record->stream);
+    row_known(row, record->queue_ms);
+    row_known(row, record->ttft_ms);
+    row_known(row, record->generation_ms);
+    row_known(row, record->total_latency_ms);
+    row_number(row, record->attempts);
+    row_number(row, record->retries);
+    row_number(row, record->hedges);
+    row_number(row, record->hedge_won);
+    row_number(row, record->fallback);
+    row_known(row, record->tokens_in);
+    row_known(row, record->tokens_out);
+    row_known(row, record->tokens_cached);
+    row_known(row, record->tokens_reasoning);
+    row_known(row, record->image_tokens_in);
+    row_known(row, record->image_tokens_out);
+    row_number(row, record->images);
+    ROW_KNOWN_TEXT(row, record->image_size);
+    ROW_KNOWN_TEXT(row, record->image_quality);
+    ROW_KNOWN_TEXT(row, record->image_format);
+    row_known(row, record->bytes_in);
+    row_known(row, record->bytes_out);
+    row_number(row, record->pid);
+    ROW_KNOWN_TEXT(row, record->upstream_id);
+}
+
+static bool put_call(struct ledger *ledger, const struct call_record *record)
 {
     struct row row;
 
     if (record->poll) {
         const struct call_record own = own_part(record);
 
-        return (record->images == 0 || book_poll(ledger, record)) && ledger_put_call(ledger, &own);
+        return (record->images == 0 || book_poll(ledger, record)) && put_call(ledger, &own);
     }
     row_begin(&row, ledger, LEDGER_PUT_CALL);
-    ROW_TEXT(&row, record->call_id);
-    row_time(&row, record->arrived_wall_ms);
-    ROW_TEXT(&row, record->kind);
-    ROW_TEXT(&row, record->client);
-    ROW_TEXT(&row, record->route);
-    ROW_TEXT(&row, record->scope);
-    ROW_TEXT(&row, record->source);
-    ROW_TEXT(&row, record->endpoint);
-    ROW_TEXT(&row, record->model_asked);
-    ROW_TEXT(&row, record->model_served);
-    row_number(&row, record->status);
-    row_known(&row, record->upstream_status > 0 ? record->upstream_status : -1);
-    ROW_TEXT(&row, record->outcome);
-    ROW_KNOWN_TEXT(&row, record->error_code);
-    row_number(&row, record->stream);
-    row_known(&row, record->queue_ms);
-    row_known(&row, record->ttft_ms);
-    row_known(&row, record->generation_ms);
-    row_known(&row, record->total_latency_ms);
-    row_number(&row, record->attempts);
-    row_number(&row, record->retries);
-    row_number(&row, record->hedges);
-    row_number(&row, record->hedge_won);
-    row_number(&row, record->fallback);
-    row_known(&row, record->tokens_in);
-    row_known(&row, record->tokens_out);
-    row_known(&row, record->tokens_cached);
-    row_known(&row, record->tokens_reasoning);
-    row_known(&row, record->image_tokens_in);
-    row_known(&row, record->image_tokens_out);
-    row_number(&row, record->images);
-    ROW_KNOWN_TEXT(&row, record->image_size);
-    ROW_KNOWN_TEXT(&row, record->image_quality);
-    ROW_KNOWN_TEXT(&row, record->image_format);
-    row_known(&row, record->bytes_in);
-    row_known(&row, record->bytes_out);
-    row_number(&row, record->pid);
-    ROW_KNOWN_TEXT(&row, record->upstream_id);
+    add_call(&row, record);
     return row_end(&row);
 }
 
-bool ledger_put_attempt(struct ledger *ledger, const struct attempt_record *record)
+static bool is_group_of_calls(const struct call_record *const records[], size_t count)
 {
-    bool ended = record->ended_wall_ms > 0;
+    bool polls = false;
+
+    for (size_t i = 0; i < count; i++)
+        polls = polls || records[i]->poll;
+    return count == LEDGER_GROUP && !polls;
+}
+
+bool ledger_put_calls(struct ledger *ledger, const struct call_record *const records[],
+                      size_t count)
+{
+    bool ok = true;
     struct row row;
 
-    row_begin(&row, ledger, LEDGER_PUT_ATTEMPT);
-    ROW_TEXT(&row, record->call_id);
-    row_number(&row, record->n);
-    ROW_TEXT(&row, record->source);
-    row_number(&row, record->hedge);
-    row_time(&row, record->started_wall_ms);
+    if (is_group_of_calls(records, count)) {
+        row_begin(&row, ledger, LEDGER_PUT_CALLS);
+        for (size_t i = 0; i < count; i++)
+            add_call(&row, records[i]);
+        return row_end(&row);
+    }
+    for (size_t i = 0; ok && i < count; i++)
+        ok = put_call(ledger, records[i]);
+    return ok;
+}
+
+static void add_attempt(struct row *row, const struct attempt_record *record)
+{
+    bool ended = record->ended_wall_ms > 0;
+
+    ROW_TEXT(row, record->call_id);
+    row_number(row, record->n);
+    ROW_TEXT(row, record->source);
+    row_number(row, record->hedge);
+    row_time(row, record->started_wall_ms);
     if (ended)
-        row_time(&row, record->ended_wall_ms);
+        row_time(row, record->ended_wall_ms);
     else
-        row_null(&row);
-    row_known(&row, record->ttft_ms);
-    row_known(&row, ended ? record->generation_ms : -1);
-    row_known(&row, record->status > 0 ? record->status : -1);
-    ROW_KNOWN_TEXT(&row, record->error);
-    row_known(&row, record->est_tokens);
-    row_known(&row, record->settled_tokens);
-    row_number(&row, record->kept_est);
-    row_number(&row, record->pid);
-    ROW_KNOWN_TEXT(&row, record->limit_kind);
-    return row_end(&row);
+        row_null(row);
+    row_known(row, record->ttft_ms);
+    row_known(row, ended ? record->generation_ms : -1);
+    row_known(row, record->status > 0 ? record->status : -1);
+    ROW_KNOWN_TEXT(row, record->error);
+    row_known(row, record->est_tokens);
+    row_known(row, record->settled_tokens);
+    row_number(row, record->kept_est);
+    row_number(row, record->pid);
+    ROW_KNOWN_TEXT(row, record->limit_kind);
+}
+
+bool ledger_put_attempts(struct ledger *ledger, const struct attempt_record *const records[],
+                         size_t count)
+{
+    bool grouped = count == LEDGER_GROUP;
+    bool ok = true;
+    struct row row;
+
+    for (size_t i = 0; ok && i < count; i++) {
+        if (!grouped || i == 0)
+            row_begin(&row, ledger, grouped ? LEDGER_PUT_ATTEMPTS : LEDGER_PUT_ATTEMPT);
+        add_attempt(&row, records[i]);
+        if (!grouped || i + 1 == count)
+            ok = row_end(&row);
+    }
+    return ok;
 }
 
 bool ledger_put_event(struct ledger *ledger, const struct event_record *record)

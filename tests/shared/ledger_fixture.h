@@ -270,14 +270,14 @@ static inline struct attempt_record running_of(const char *call_id, unsigned n, 
 static inline void put_attempt(struct fixture *fixture, const struct attempt_record *record)
 {
     assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_attempt(fixture->ledger, record));
+    assert_true(ledger_put_attempts(fixture->ledger, &record, 1));
     assert_true(ledger_commit(fixture->ledger));
 }
 
 static inline void put_call(struct fixture *fixture, const struct call_record *record)
 {
     assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_call(fixture->ledger, record));
+    assert_true(ledger_put_calls(fixture->ledger, &record, 1));
     assert_true(ledger_commit(fixture->ledger));
 }
 
@@ -297,7 +297,7 @@ static inline void put_calls(struct fixture *fixture, unsigned first, unsigned c
     for (unsigned i = 0; i < count; i++) {
         struct call_record record = call_of(first + i, wall_ms + i);
 
-        assert_true(ledger_put_call(fixture->ledger, &record));
+        assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&record}, 1));
     }
     assert_true(ledger_commit(fixture->ledger));
 }

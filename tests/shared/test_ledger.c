@@ -127,7 +127,7 @@ static int run_on_full_disk(struct fixture *fixture)
         for (unsigned k = 0; k < 100 && !failed; k++) {
             struct call_record record = call_of(i * 100 + k, ARRIVED_WALL_MS);
 
-            failed = !ledger_put_call(fixture->ledger, &record);
+            failed = !ledger_put_calls(fixture->ledger, (const struct call_record *[]){&record}, 1);
         }
         failed = failed || !ledger_commit(fixture->ledger);
     }
@@ -142,7 +142,8 @@ static int run_on_full_disk(struct fixture *fixture)
         return 5;
     struct call_record last = call_of(999999, ARRIVED_WALL_MS);
 
-    if (!ledger_put_call(fixture->ledger, &last) || !ledger_commit(fixture->ledger))
+    if (!ledger_put_calls(fixture->ledger, (const struct call_record *[]){&last}, 1) ||
+        !ledger_commit(fixture->ledger))
         return 6;
     ledger_close(fixture->ledger);
     return 0;

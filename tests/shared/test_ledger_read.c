@@ -149,7 +149,7 @@ static void the_writer_does_not_hold_up_readers_L4(void **state)
 
     put_calls(fixture, 1, 1, ARRIVED_WALL_MS);
     assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_call(fixture->ledger, &later));
+    assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&later}, 1));
     reader = reader_of(fixture);
     assert_true(ledger_read_call(reader, "call-00000001", see, &seen, &rows));
     assert_int_equal(rows, 1);

@@ -111,10 +111,10 @@ static void a_polls_pictures_are_booked_once_on_the_creating_call_G14(void **sta
                                .arrived_wall_ms = ARRIVED_WALL_MS};
 
     assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_call(fixture->ledger, &creating));
+    assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&creating}, 1));
     for (int i = 2; i <= 3; i++) {
         (void)snprintf(poll.call_id, sizeof poll.call_id, "pst_%d", i);
-        assert_true(ledger_put_call(fixture->ledger, &poll));
+        assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&poll}, 1));
     }
     assert_true(ledger_commit(fixture->ledger));
     assert_string_equal(ask(fixture, "SELECT images, tokens_in, tokens_out FROM calls"
@@ -122,6 +122,97 @@ static void a_polls_pictures_are_booked_once_on_the_creating_call_G14(void **sta
                         "2|7|70");
     assert_string_equal(ask(fixture, "SELECT sum(images), sum(tokens_out) FROM calls"), "2|70");
     assert_string_equal(ask(fixture, "SELECT count(*) FROM calls"), "3");
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+#define TABLES_MAX 16384U
+static char tables[2][TABLES_MAX];
+
+/* Both tables, with the values' types, into `copy`; then they are emptied. */
+static void take_tables(struct fixture *fixture, char *copy)
+{
+    (void)snprintf(copy, TABLES_MAX, "%s\n",
+                   ask(fixture, "SELECT c.*, typeof(error_code), typeof(queue_ms), typeof(source)"
+                                " FROM calls AS c ORDER BY call_id"));
+    (void)text_copy(copy + strlen(copy), TABLES_MAX - strlen(copy),
+                    ask(fixture, "SELECT a.*, typeof(error), typeof(ttft_ms), typeof(source)"
+                                 " FROM attempts AS a ORDER BY logical_call_id, n"));
+    run_sql(fixture, "DELETE FROM calls; DELETE FROM attempts");
+}
+
+/* Rows of a group are those of its records one by one: values, NULLs, names made clean, an attempt that
+ * ends in the group it began in, one that comes again. */
+static void a_group_is_as_its_records_one_by_one(void **state)
+{
+    struct fixture *fixture = *state;
+    struct call_record calls[LEDGER_GROUP];
+    struct attempt_record attempts[LEDGER_GROUP];
+    const struct call_record *call_list[LEDGER_GROUP];
+    const struct attempt_record *attempt_list[LEDGER_GROUP];
+
+    for (unsigned i = 0; i < LEDGER_GROUP; i++) {
+        char id[] = "call-0";
+
+        id[5] = (char)('0' + i);
+        calls[i] = call_of(i, ARRIVED_WALL_MS + 1000 * (int64_t)i);
+        calls[i].queue_ms = i % 3 == 0 ? -1 : 7 * (int64_t)i;
+        attempts[i] = attempt_of(id, 1 + i % 2, i % 2 ? "deadline" : "");
+        call_list[i] = &calls[i];
+        attempt_list[i] = &attempts[i];
+    }
+    (void)text_copy(calls[2].model_asked, sizeof calls[2].model_asked, "long name\x1b[31m\n\xff");
+    (void)text_copy(attempts[2].source, sizeof attempts[2].source, "seven b\x7f");
+    (void)text_copy(attempts[3].source, sizeof attempts[3].source, "nine byt\xe7\x94\xbb\x1f");
+    attempts[4] = running_of("call-5", attempts[5].n, 4711); /* ends as the next record */
+    attempts[6] = attempts[5];
+    attempts[7] = running_of("call-5", attempts[5].n, 4711); /* ended: it stays so */
+    calls[7] = calls[6];
+    for (unsigned i = 0; i < 2; i++) {
+        size_t step = i == 0 ? 1 : LEDGER_GROUP;
+
+        assert_true(ledger_begin(fixture->ledger));
+        for (size_t at = 0; at < LEDGER_GROUP; at += step) {
+            assert_true(ledger_put_calls(fixture->ledger, &call_list[at], step));
+            assert_true(ledger_put_attempts(fixture->ledger, &attempt_list[at], step));
+        }
+        assert_true(ledger_commit(fixture->ledger));
+        assert_int_equal(ask_number(fixture, "SELECT count(*) FROM calls"), LEDGER_GROUP - 1);
+        assert_int_equal(ask_number(fixture, "SELECT count(*) FROM attempts"), LEDGER_GROUP - 3);
+        assert_int_equal(ask_number(fixture,
+                                    "SELECT count(*) FROM attempts WHERE error = 'deadline'"
+                                    " AND logical_call_id = 'call-5'"),
+                         1);
+        take_tables(fixture, tables[i]);
+    }
+    assert_string_equal(tables[1], tables[0]);
+    assert_non_null(strstr(tables[1], "long name?[31m??|"));
+    assert_non_null(strstr(tables[1], "|seven b?|"));
+    assert_non_null(strstr(tables[1], "|nine byt\xe7\x94\xbb?|"));
+}
+
+/* A poll books what it shows on another call, in a full group too. */
+static void a_group_with_a_poll_books_it_G14(void **state)
+{
+    struct fixture *fixture = *state;
+    struct call_record calls[LEDGER_GROUP];
+    const struct call_record *list[LEDGER_GROUP];
+
+    for (unsigned i = 0; i < LEDGER_GROUP; i++) {
+        calls[i] = call_of(i, ARRIVED_WALL_MS);
+        calls[i].images = 0;
+        list[i] = &calls[i];
+    }
+    (void)text_copy(calls[0].upstream_id, sizeof calls[0].upstream_id, "resp_9");
+    calls[7].poll = 1;
+    calls[7].images = 3;
+    (void)text_copy(calls[7].upstream_id, sizeof calls[7].upstream_id, "resp_9");
+    assert_true(ledger_begin(fixture->ledger));
+    assert_true(ledger_put_calls(fixture->ledger, list, LEDGER_GROUP));
+    assert_true(ledger_commit(fixture->ledger));
+    assert_string_equal(ask(fixture, "SELECT call_id, images FROM calls WHERE images > 0"),
+                        "call-00000000|3");
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM calls"), LEDGER_GROUP);
 }
 
 static void names_cannot_steer_a_terminal(void **state)
@@ -219,6 +310,8 @@ int main(void)
         TEST(putting_records_again_changes_nothing_M10),
         TEST(what_is_not_known_is_null),
         TEST(a_polls_pictures_are_booked_once_on_the_creating_call_G14),
+        TEST(a_group_is_as_its_records_one_by_one),
+        TEST(a_group_with_a_poll_books_it_G14),
         TEST(names_cannot_steer_a_terminal),
         TEST(a_transaction_is_whole_or_not_there_L5),
         TEST(config_and_sources_are_what_is_in_force_now),

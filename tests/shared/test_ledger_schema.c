@@ -151,7 +151,7 @@ static void usage_adds_up_per_day_client_and_model_L2(void **state)
     (void)text_copy(record.client, sizeof record.client, "bert");
     record.tokens_in = -1;
     assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_call(fixture->ledger, &record));
+    assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&record}, 1));
     assert_true(ledger_commit(fixture->ledger));
     assert_string_equal(ask(fixture, "SELECT * FROM show_usage"),
                         "2026-11-30|anna|gpt-image-2|3|0|30|60|NULL|NULL|3\n"
