@@ -106,7 +106,9 @@ records rated 40 begun_ns call >"$work/rated"
 excess=$(awk '{ at[NR] = $1 / 1e9; for (i = 1; i < NR; i++) { e = (NR - i) - 10 * (at[NR] - at[i]); if (e > most) most = e } }
     END { printf "%d", most + 0.5 }' "$work/rated")
 [ "$excess" -le 2 ] || fail "F3: $excess calls more than the rate lets through between two of them"
-expect "F3: in the order they came" "$(cut -d- -f2 "$work/rated" | awk '$1 < last { n++ } { last = $1 } END { print n + 0 }')" 0
+# They are sent 20 ms apart, and may arrive in another order than they were sent when the machine is busy: not by 10.
+early=$(cut -d- -f2 "$work/rated" | awk '$1 > most { most = $1 } most - $1 > worst { worst = most - $1 } END { print worst + 0 }')
+[ "$early" -lt 10 ] || fail "F3: not in the order they came: a call was overtaken by one sent $early later"
 expect "F3: sends of the minute" "$(flow_state rated m sends_60s)" 40
 expect "F4: settled with what was used" "$(flow_state shaped m units_60s)" $((30 * 200))
 records shaped 30 begun_ns >"$work/shaped"
@@ -129,6 +131,17 @@ expect "F9: never sent" "$(of_source meagre requests)" 1
 expect "F9: counted" "$(flow_state meagre m refused.hopeless)" 1
 call -p /hopeless/v1/models
 expect "what only looks is not counted" "$code $status" "0 200"
+# An image call that its flow turned away is in the ledger as any call that was; the gate has no part in it.
+of_pictures() { ledger "select $1 from calls where kind = 'image' and scope = 'hopeless' and status = $2"; }
+pictures_are_booked() { [ "$(of_pictures 'count(*)' 200) $(of_pictures 'count(*)' 429)" = "1 1" ]; }
+for expected in 200 429; do
+    call -p /hopeless/v1/images/generations -H "$json" -d "$image"
+    expect "F9: a picture" "$code $status" "0 $expected"
+done
+expect_refusal "F9: a picture" 429 penstock_rate_limit
+until_true "F9: pictures are in the ledger" pictures_are_booked
+expect "F9: what the ledger says" "$(of_pictures 'outcome, error_code, attempts' 429)" 'refused\|penstock_rate_limit\|0'
+expect "F9: not refused by the gate" "$(ledger 'select count(*) from show_refusals')" 0
 
 # ---- B4: clients that leave while they wait cost nothing ----
 on waiting
