@@ -129,9 +129,10 @@ struct core_area {
 
 /* How good the token estimates of one model's requests are (shared/calibration.h); lies in flow_row. */
 struct estimate_row {
-    uint32_t ratio_ppm; /* usage of input / estimate, moving average; 0 = nothing learned */
+    /* Sums over calls: products of the shares of their input that are Latin and in another script, and
+     * of these with usage / estimate. */
+    double latin_latin, latin_script, script_script, latin_used, script_used;
     uint32_t ratio_samples, output_samples; /* calls that told; stand still at their highest */
-    uint32_t unused;
     int64_t output_parts; /* tokens of an answer, moving average, in thousandths */
 };
 
