@@ -1,13 +1,12 @@
 /* flow_estimate.c - calibrated estimates; see flow_estimate.h. */
 #include "shared/flow_estimate.h"
 
-#include "shared/calibration.h"
 #include "shared/flow_inside.h"
 
 static const struct estimate_row nothing_learned;
 
 struct flow_prediction flow_predict(struct gate *gate, const struct flow_target *target,
-                                    int64_t estimate, int64_t max_output, int64_t now_ns)
+                                    int64_t max_output, int64_t now_ns)
 {
     const struct estimate_row *row = &nothing_learned;
     struct flow_prediction prediction;
@@ -17,14 +16,14 @@ struct flow_prediction flow_predict(struct gate *gate, const struct flow_target 
     flow = flow_find_locked(gate, target, now_ns);
     if (flow != NO_INDEX)
         row = &segment_layout(gate->segment)->flows[flow].estimate;
-    prediction.input = calibration_input(row, estimate);
+    prediction.ratios = calibration_ratios(row);
     prediction.output = calibration_output(row, max_output);
     gate_unlock(gate);
     return prediction;
 }
 
-void flow_learn(struct gate *gate, uint32_t place, int64_t estimate,
-                const struct flow_prediction *usage)
+void flow_learn(struct gate *gate, uint32_t place, const struct token_estimate *estimate,
+                const struct flow_usage *usage)
 {
     if (place == NO_INDEX)
         return;

@@ -5,16 +5,23 @@
 #ifndef SHARED_FLOW_ESTIMATE_H
 #define SHARED_FLOW_ESTIMATE_H
 
+#include "shared/calibration.h"
 #include "shared/flow.h"
 
 struct flow_prediction {
-    int64_t input, output; /* tokens */
+    struct token_ratios ratios; /* for whatever else of this model is estimated */
+    int64_t output;             /* tokens that its answers usually have */
 };
-/* estimate: as estimate.h makes it; max_output: -1 = no bound. Takes the lock. */
+/* max_output: -1 = no bound. Takes the lock. */
 struct flow_prediction flow_predict(struct gate *gate, const struct flow_target *target,
-                                    int64_t estimate, int64_t max_output, int64_t now_ns);
-/* The call in this place, granted and not yet given back, told its usage. Takes the lock. */
-void flow_learn(struct gate *gate, uint32_t place, int64_t estimate,
-                const struct flow_prediction *usage);
+                                    int64_t max_output, int64_t now_ns);
+
+struct flow_usage {
+    int64_t input, output; /* tokens; <= 0: not told */
+};
+/* The call in this place, granted and not yet given back, told its usage. estimate: of its input, not
+ * calibrated. Takes the lock. */
+void flow_learn(struct gate *gate, uint32_t place, const struct token_estimate *estimate,
+                const struct flow_usage *usage);
 
 #endif

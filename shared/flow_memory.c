@@ -13,17 +13,6 @@ static bool is_fresh(const struct flow_row *flow)
            flow->estimate.ratio_samples == 0 && flow->estimate.output_samples == 0;
 }
 
-static bool is_possible(const struct estimate_row *row)
-{
-    const bool ratio = row->ratio_samples == 0 || (row->ratio_ppm >= CALIBRATION_RATIO_MIN_PPM &&
-                                                   row->ratio_ppm <= CALIBRATION_RATIO_MAX_PPM);
-    const bool output =
-        row->output_samples == 0 ||
-        (row->output_parts > 0 && row->output_parts / 1000 <= CALIBRATION_TOKENS_MAX);
-
-    return ratio && output && (row->ratio_samples > 0 || row->output_samples > 0);
-}
-
 bool flow_restore(struct gate *gate, const struct flow_target *target,
                   const struct flow_memory *memory, int64_t now_ns)
 {
@@ -38,7 +27,7 @@ bool flow_restore(struct gate *gate, const struct flow_target *target,
         struct flow_row *flow = &segment_layout(gate->segment)->flows[index];
 
         taken = adaptive_import(&flow->adaptive, &memory->learned, memory->age_ns, now_ns);
-        if (is_possible(&memory->estimate)) {
+        if (calibration_is_possible(&memory->estimate)) {
             flow->estimate = memory->estimate;
             taken = true;
         }

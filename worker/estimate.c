@@ -411,3 +411,8 @@ int64_t estimate_tokens(const struct estimate *estimate)
     parts += low * ESTIMATE_PICTURE_LOW_TOKENS * TOKEN_PARTS;
     return parts > TOKEN_PARTS ? (parts + TOKEN_PARTS / 2) / TOKEN_PARTS : 1;
 }
+
+int64_t estimate_script_tokens(const struct estimate *estimate)
+{
+    return (token_count_script_parts(&estimate->text) + TOKEN_PARTS / 2) / TOKEN_PARTS;
+}

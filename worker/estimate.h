@@ -42,5 +42,7 @@ bool estimate_text(struct estimate *estimate, const struct json_scan *scan,
 void estimate_form(struct estimate *estimate, const struct multipart_text *piece);
 /* All of it, in tokens. */
 int64_t estimate_tokens(const struct estimate *estimate);
+/* Of them, those of texts in other scripts than Latin. */
+int64_t estimate_script_tokens(const struct estimate *estimate);
 
 #endif

@@ -16,6 +16,11 @@
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
+static struct token_estimate estimate_of(const struct intent *intent)
+{
+    return (struct token_estimate){.tokens = intent->est_input, .script = intent->est_script};
+}
+
 static int64_t pictures_asked(const struct intent *intent)
 {
     return intent->choices < PICTURES_ASKED_MAX ? intent->choices : PICTURES_ASKED_MAX;
@@ -35,17 +40,21 @@ static void charge(struct request *request, size_t candidate)
     struct flow_target *target = &request->flow_targets.list[candidate];
     const struct intent *intent = &request->reader.intent;
     bool whole = request->scope->tpm_charge == TPM_CHARGE_PREDICTED;
+    const struct token_estimate estimate = estimate_of(intent);
     struct flow_prediction prediction;
+    int64_t input;
 
     request->flow_targets.inputs[candidate] = intent->est_input;
     target->predicted = 0;
     target->cost = 1;
     switch (target->terms->unit) {
     case FLOW_UNIT_TOKENS:
-        prediction = flow_predict(&request->worker->gate, target, intent->est_input,
-                                  intent->max_output, clock_monotonic_ns());
-        request->flow_targets.inputs[candidate] = prediction.input;
-        target->cost = prediction.input + (whole ? prediction.output : 0);
+        prediction =
+            flow_predict(&request->worker->gate, target, intent->max_output, clock_monotonic_ns());
+        request->flow_targets.ratios[candidate] = prediction.ratios;
+        input = calibration_tokens(prediction.ratios, &estimate);
+        request->flow_targets.inputs[candidate] = input;
+        target->cost = input + (whole ? prediction.output : 0);
         target->predicted = whole ? 0 : prediction.output;
         break;
     case FLOW_UNIT_SECONDS:
@@ -327,12 +336,12 @@ static void learn_usage(const struct attempt *attempt)
 {
     const struct request *request = attempt->request;
     const struct delivered *delivered = &attempt->pictures.delivered;
-    const struct flow_prediction usage = {.input = delivered->tokens_in,
-                                          .output = delivered->tokens_out};
+    const struct token_estimate estimate = estimate_of(&request->reader.intent);
+    const struct flow_usage usage = {.input = delivered->tokens_in,
+                                     .output = delivered->tokens_out};
 
     if (attempt->counting && is_whole(attempt) && counts_tokens(attempt) && usage.input > 0)
-        flow_learn(&request->worker->gate, attempt->flow_place, request->reader.intent.est_input,
-                   &usage);
+        flow_learn(&request->worker->gate, attempt->flow_place, &estimate, &usage);
 }
 
 /* The upstream said no, with an error's status or in an answer that is none: it did nothing. */

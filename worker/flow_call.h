@@ -5,6 +5,7 @@
 #ifndef WORKER_FLOW_CALL_H
 #define WORKER_FLOW_CALL_H
 
+#include "shared/calibration.h"
 #include "shared/flow.h"
 #include "shared/sources.h"
 
@@ -20,7 +21,8 @@ struct flow_targets {
     struct flow_target list[SOURCES_MAX];
     struct flow_terms terms[SOURCES_MAX];
     char models[SOURCES_MAX][NAME_SIZE];
-    int64_t inputs[SOURCES_MAX]; /* tokens of the request, calibrated */
+    int64_t inputs[SOURCES_MAX];             /* tokens of the request, calibrated */
+    struct token_ratios ratios[SOURCES_MAX]; /* for those of the answer; where tokens are counted */
 };
 
 /* For the scope and the candidates of the request. */

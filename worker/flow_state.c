@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADER "penstock flow state 1\n"
-#define LINE_SIZE 1200
+#define HEADER "penstock flow state 2\n"
 #define VALUE_SIZE 64
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -42,7 +41,11 @@ static const struct field {
     FIELD(REAL, "tokens_learned", learned.tokens_learned),
     FIELD(REAL, "mean_output", learned.mean_output),
     FIELD(REAL, "seconds_per_token", learned.tpt_base_s),
-    FIELD(SMALL, "ratio_ppm", estimate.ratio_ppm),
+    FIELD(REAL, "latin_latin", estimate.latin_latin),
+    FIELD(REAL, "latin_script", estimate.latin_script),
+    FIELD(REAL, "script_script", estimate.script_script),
+    FIELD(REAL, "latin_used", estimate.latin_used),
+    FIELD(REAL, "script_used", estimate.script_used),
     FIELD(SMALL, "ratio_samples", estimate.ratio_samples),
     FIELD(SMALL, "output_samples", estimate.output_samples),
     FIELD(NUMBER, "output_parts", estimate.output_parts),
@@ -279,7 +282,7 @@ bool flow_state_decode(const char *bytes, int64_t now_wall_ms, struct flow_state
 
     *ret_count = 0;
     if (strncmp(at, HEADER, strlen(HEADER)) != 0) {
-        text_append_string(why, "it is no flow state of version 1");
+        text_append_string(why, "it is no flow state of version 2");
         return false;
     }
     at += strlen(HEADER);

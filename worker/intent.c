@@ -550,14 +550,19 @@ static void end_answer(struct intent_reader *reader)
             answer_options_usage(&reader->answer, &intent->usage_at, &intent->usage_bytes);
 }
 
-static int64_t end_estimate(const struct intent_reader *reader)
+static void end_estimate(struct intent_reader *reader)
 {
-    if (reader->request.skip_estimate)
-        return -1;
-    /* What nobody can read is taken as compressed text. */
-    if (reader->encoded)
-        return (int64_t)(reader->fed_bytes / ENCODED_BYTES_PER_TOKEN);
-    return estimate_tokens(&reader->estimate);
+    struct intent *intent = &reader->intent;
+
+    intent->est_script = 0;
+    if (reader->request.skip_estimate) {
+        intent->est_input = -1;
+    } else if (reader->encoded) { /* what nobody can read is taken as compressed text */
+        intent->est_input = (int64_t)(reader->fed_bytes / ENCODED_BYTES_PER_TOKEN);
+    } else {
+        intent->est_input = estimate_tokens(&reader->estimate);
+        intent->est_script = estimate_script_tokens(&reader->estimate);
+    }
 }
 
 void intent_end(struct intent_reader *reader)
@@ -588,5 +593,5 @@ void intent_end(struct intent_reader *reader)
                                                    intent->endpoint == ENDPOINT_CHAT);
     intent->hedgeable = may_hedge(reader);
     end_answer(reader);
-    intent->est_input = end_estimate(reader);
+    end_estimate(reader);
 }

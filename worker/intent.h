@@ -65,6 +65,7 @@ struct intent {
     uint64_t body_text_bytes; /* bytes of the body that are not base64 or files */
     int64_t
         est_input; /* tokens of the input, estimated (estimate.h), not calibrated; -1: skipped */
+    int64_t est_script; /* of them, those of texts in other scripts than Latin */
     int64_t max_output; /* the most tokens the answer may have, of all its choices together: what
                            max_completion_tokens, max_output_tokens, max_tokens say; -1: nothing */
     int64_t choices;    /* answers or pictures that it asks for: n and its like; 1: not said */

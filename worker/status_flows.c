@@ -2,6 +2,7 @@
 #include "worker/status_flows.h"
 
 #include "base/clock.h"
+#include "shared/calibration.h"
 #include "worker/status.h"
 #include "worker/status_html.h"
 
@@ -102,14 +103,15 @@ static void text_learned(const struct flow_view *flow, struct text *out)
 static void text_estimates(const struct flow_view *flow, struct text *out)
 {
     const struct estimate_row *estimate = &flow->estimate;
+    const struct token_ratios ratios = calibration_ratios(estimate);
 
     if (estimate->ratio_samples == 0 && estimate->output_samples == 0)
         return;
-    text_printf(
-        out,
-        "  estimates     input x %.3f by %" PRIu32 " calls, output %.0f tokens by %" PRIu32 "\n",
-        estimate->ratio_samples > 0 ? estimate->ratio_ppm / 1e6 : 1, estimate->ratio_samples,
-        (double)estimate->output_parts / 1e3, estimate->output_samples);
+    text_printf(out,
+                "  estimates     input x %.3f (other scripts than Latin x %.3f) by %" PRIu32
+                " calls, output %.0f tokens by %" PRIu32 "\n",
+                ratios.latin, ratios.script, estimate->ratio_samples,
+                (double)estimate->output_parts / 1e3, estimate->output_samples);
 }
 
 static void text_refusals(const struct flow_view *flow, struct text *out)
@@ -228,6 +230,7 @@ static void json_refusals(const struct flow_view *flow, struct text *out)
 static void json_flow(const struct flow_view *flow, struct text *out)
 {
     const struct estimate_row *estimate = &flow->estimate;
+    const struct token_ratios ratios = calibration_ratios(estimate);
 
     json_name(out, "{\"quota_group\":", flow->quota_group);
     json_name(out, ",\"model\":", flow->model);
@@ -245,12 +248,12 @@ static void json_flow(const struct flow_view *flow, struct text *out)
     json_classes(flow, out);
     text_printf(out, ",\"paused_ms\":%" PRId64, flow->paused_for_ns / NS_PER_MS);
     json_learned(flow, out);
-    text_printf(out,
-                ",\"estimates\":{\"input_ratio\":%.4f,\"input_calls\":%" PRIu32
-                ",\"output_tokens\":%.1f,\"output_calls\":%" PRIu32 "}",
-                estimate->ratio_samples > 0 ? estimate->ratio_ppm / 1e6 : 1,
-                estimate->ratio_samples, (double)estimate->output_parts / 1e3,
-                estimate->output_samples);
+    text_printf(
+        out,
+        ",\"estimates\":{\"input_ratio\":%.4f,\"script_ratio\":%.4f,\"input_calls\":%" PRIu32
+        ",\"output_tokens\":%.1f,\"output_calls\":%" PRIu32 "}",
+        ratios.latin, ratios.script, estimate->ratio_samples, (double)estimate->output_parts / 1e3,
+        estimate->output_samples);
     json_refusals(flow, out);
     text_append_char(out, '}');
 }

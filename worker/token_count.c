@@ -112,14 +112,23 @@ static int64_t run_parts(const struct token_count *count, enum kind next)
     return 0;
 }
 
+static void add_run(struct token_count *count, enum kind next)
+{
+    int64_t parts = run_parts(count, next);
+
+    count->parts += parts;
+    if (count->run == HAN || (count->run == WORD && count->script))
+        count->script_parts += parts;
+}
+
 static void begin_run(struct token_count *count, enum kind kind)
 {
-    count->parts += run_parts(count, kind);
+    add_run(count, kind);
     count->before = count->run;
     count->run = (unsigned char)kind;
     count->length = 0;
     count->wide = 0;
-    count->lower = false;
+    count->lower = count->script = false;
 }
 
 /* ---- characters ------------------------------------------------------------------------------ */
@@ -156,6 +165,14 @@ static bool is_han(uint32_t code)
     return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code < 0x4DC0);
 }
 
+/* Of any script but Latin; no punctuation, no symbols. */
+static bool is_of_script(uint32_t code)
+{
+    return code >= 0x370 && !(code >= 0x1E00 && code < 0x1F00) &&
+           !(code >= 0x2000 && code < 0x2C00) && !(code >= 0x1F000 && code < 0x1FC00) &&
+           code != 0xFFFD;
+}
+
 static void add_alone(struct token_count *count, uint32_t code)
 {
     int parts = OTHER_PARTS;
@@ -166,6 +183,8 @@ static void add_alone(struct token_count *count, uint32_t code)
     if (count->run != ALONE)
         begin_run(count, ALONE);
     count->parts += parts;
+    if (is_of_script(code))
+        count->script_parts += parts;
 }
 
 static void add_wide(struct token_count *count, uint32_t code)
@@ -179,6 +198,7 @@ static void add_wide(struct token_count *count, uint32_t code)
     if (count->run != kind)
         begin_run(count, kind);
     count->lower = kind == WORD;
+    count->script = count->script || is_of_script(code);
     count->length++;
     count->wide++;
 }
@@ -242,12 +262,19 @@ int64_t token_count_parts(const struct token_count *count)
     return ended.parts;
 }
 
+int64_t token_count_script_parts(const struct token_count *count)
+{
+    struct token_count ended = *count;
+
+    token_count_break(&ended);
+    return ended.script_parts;
+}
+
 void token_count_break(struct token_count *count)
 {
     if (count->pending > 0)
         add_alone(count, 0xFFFD);
-    int64_t parts = count->parts + run_parts(count, NONE);
-
+    add_run(count, NONE);
     /* Line ends behind marks are cheaper than nothing, a text is not. */
-    *count = (struct token_count){.parts = parts};
+    *count = (struct token_count){.parts = count->parts, .script_parts = count->script_parts};
 }

@@ -17,9 +17,11 @@
 /* Plain data: a copy continues on its own. All-zero is the beginning. */
 struct token_count {
     int64_t parts;             /* of what is over; token_count_parts() adds the run that is open */
+    int64_t script_parts;      /* of them, those of other scripts than Latin */
     unsigned char run, before; /* kinds of the run that is open, and of what stands before it */
     unsigned char pending;     /* bytes that the character being read still lacks */
     bool lower;                /* the word that is open has a small letter */
+    bool script;               /* it has a letter of another script than Latin */
     uint32_t code;             /* the character so far */
     int64_t length, wide;      /* of the run: characters, and those of them that are not ASCII */
 };
@@ -27,6 +29,8 @@ struct token_count {
 void token_count_add(struct token_count *count, const char *bytes, size_t length);
 /* The text is over (or could be): everything, with the run that is open, in thousandths. */
 int64_t token_count_parts(const struct token_count *count);
+/* Of them, those of letters and signs of other scripts than Latin, which tokenizers differ most about. */
+int64_t token_count_script_parts(const struct token_count *count);
 /* Another text follows that shares no token with this one. */
 void token_count_break(struct token_count *count);
 

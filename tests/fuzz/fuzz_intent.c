@@ -34,9 +34,9 @@ static bool is_same(const struct intent *a, const struct intent *b)
            a->model_bytes == b->model_bytes && a->model_repeated == b->model_repeated &&
            a->model_in_path == b->model_in_path && a->pinned == b->pinned &&
            a->hosted_tools == b->hosted_tools && a->hedgeable == b->hedgeable &&
-           a->est_input == b->est_input && a->max_output == b->max_output &&
-           a->choices == b->choices && a->seconds == b->seconds && a->usage == b->usage &&
-           a->usage_at == b->usage_at && a->usage_bytes == b->usage_bytes &&
+           a->est_input == b->est_input && a->est_script == b->est_script &&
+           a->max_output == b->max_output && a->choices == b->choices && a->seconds == b->seconds &&
+           a->usage == b->usage && a->usage_at == b->usage_at && a->usage_bytes == b->usage_bytes &&
            strcmp(a->pin_id, b->pin_id) == 0;
 }
 
@@ -107,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     REQUIRE(usage_is_placed(&whole.intent, body, size));
     /* No byte is more than two tokens, a picture needs a name. */
     REQUIRE(whole.intent.est_input >= 0 && whole.intent.est_input <= 400 * (int64_t)size + 20);
+    REQUIRE(whole.intent.est_script >= 0 && whole.intent.est_script <= 2 * (int64_t)size + 20);
     REQUIRE(whole.intent.pinned || whole.intent.pin_id[0] == '\0');
     REQUIRE(!whole.intent.hedgeable || !(whole.intent.pinned || whole.intent.image));
     REQUIRE(whole.intent.problem == INTENT_FINE || whole.intent.bears_intent);

@@ -1,6 +1,7 @@
 /* test_flow_memory.c - what flows take over from before the machine was started again (F5). */
 #include "tests/shared/flow_fixture.h"
 
+#include "shared/calibration.h"
 #include "shared/flow_memory.h"
 
 static struct segment segment;
@@ -32,7 +33,8 @@ static struct flow_memory memory_of(int64_t age_ns)
                     .tokens_share = 0.9,
                     .mean_output = 250,
                     .tpt_base_s = 0.01},
-        .estimate = {.ratio_ppm = 1200000,
+        .estimate = {.latin_latin = 20,
+                     .latin_used = 24,
                      .ratio_samples = 30,
                      .output_samples = 30,
                      .output_parts = 250000},
@@ -59,7 +61,7 @@ static void a_young_memory_is_a_warm_start_F5(void **state)
     assert_true(views[0].learned.watermark == 40);
     assert_true(views[0].limit == 20); /* half of what went well */
     assert_true(views[0].learned.requests_share > 0.79 && views[0].learned.requests_share < 0.81);
-    assert_int_equal(views[0].estimate.ratio_ppm, 1200000);
+    assert_true(calibration_ratios(&views[0].estimate).latin == 1.2);
     assert_int_equal(views[0].estimate.output_samples, 30);
     /* no younger for having been kept, though the machine runs for less than that */
     assert_int_equal(views[0].idle_ns, 600 * NS_PER_S);
@@ -73,7 +75,7 @@ static void of_an_old_one_only_the_estimates_are_taken_F5(void **state)
     (void)state;
     assert_true(restore(FLOW_STRATEGY_ADAPTIVE, &memory));
     assert_true(fixture_flow(&gate)->adaptive.watermark != 40);
-    assert_int_equal(fixture_flow(&gate)->estimate.ratio_ppm, 1200000);
+    assert_true(calibration_ratios(&fixture_flow(&gate)->estimate).latin == 1.2);
 }
 
 static void what_is_too_old_or_of_the_future_is_not(void **state)
@@ -119,7 +121,7 @@ static void values_that_cannot_be_are_not_taken(void **state)
 
     (void)state;
     memory.learned.requests_share = 3;
-    memory.estimate.ratio_ppm = 5;
+    memory.estimate.latin_latin = -1;
     assert_false(restore(FLOW_STRATEGY_ADAPTIVE, &memory));
     assert_int_equal(fixture_flow(&gate)->estimate.ratio_samples, 0);
     memory.estimate = (struct estimate_row){.output_samples = 1, .output_parts = INT64_MAX};

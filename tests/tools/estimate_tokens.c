@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t estimate(const char *path, const char *body)
+static struct token_estimate estimate(const char *path, const char *body)
 {
     static const char *const no_models[] = {NULL};
     static struct intent_reader reader;
@@ -24,7 +24,8 @@ static int64_t estimate(const char *path, const char *body)
     intent_begin(&reader, &request);
     intent_feed(&reader, body, strlen(body));
     intent_end(&reader);
-    return reader.intent.est_input;
+    return (struct token_estimate){.tokens = reader.intent.est_input,
+                                   .script = reader.intent.est_script};
 }
 
 int main(void)
@@ -45,10 +46,11 @@ int main(void)
             return 2;
         }
         *body++ = '\0';
-        int64_t tokens = estimate(path, body);
+        const struct token_estimate tokens = estimate(path, body);
 
-        printf("%lld %lld\n", (long long)tokens, (long long)calibration_input(&row, tokens));
-        calibration_learn(&row, tokens, usage, 0);
+        printf("%lld %lld\n", (long long)tokens.tokens,
+               (long long)calibration_tokens(calibration_ratios(&row), &tokens));
+        calibration_learn(&row, &tokens, usage, 0);
     }
     free(line);
     return 0;

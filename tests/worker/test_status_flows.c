@@ -52,7 +52,8 @@ static void text_tells_limits_use_waits_and_what_was_learned_F12(void **state)
         "  state         drain, 2 cuts so far\n"
         "  learned       8.2 in flight (10.0 went well), 2.12 a second growing by 5.0 %, 97 % of "
         "sends, 88000 tokens a minute, a token in 11.2 ms\n"
-        "  estimates     input x 1.040 by 57 calls, output 312 tokens by 58\n"
+        "  estimates     input x 1.044 (other scripts than Latin x 1.396) by 57 calls, output 312 "
+        "tokens by 58\n"
         "  upstream      refused 1 rpm, 3 burst; the last 12.3 s ago, burst\n"
         "  paused        for 1.2 s\n"
         "  refused here  5 queue full, 0 client's share full, 0 hopeless, 1 waited too long\n");

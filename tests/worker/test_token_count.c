@@ -24,6 +24,16 @@ static int64_t parts_of(const char *text, size_t length, size_t piece)
     return token_count_parts(&count);
 }
 
+static int64_t script_parts_of(const char *text, size_t length, size_t piece)
+{
+    struct token_count count = {0};
+
+    for (size_t at = 0; at < length; at += piece)
+        token_count_add(&count, text + at, length - at < piece ? length - at : piece);
+    assert_true(count.script_parts <= count.parts + 1500);
+    return token_count_script_parts(&count);
+}
+
 static void F6_nothing_costs_nothing(void **state)
 {
     struct token_count count = {0};
@@ -88,7 +98,46 @@ static void F6_however_it_is_cut(void **state)
         assert_true(whole >= 0 && whole <= (int64_t)length * 2500);
         for (size_t piece = 1; piece < 20; piece += 3)
             assert_int_equal(parts_of(text, length, piece), whole);
+        for (size_t piece = 1; piece < 20; piece += 3)
+            assert_int_equal(script_parts_of(text, length, piece),
+                             script_parts_of(text, length, sizeof text));
     }
+}
+
+static void F6_scripts_are_counted_apart(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t script; /* percent of its tokens */
+    } rows[] = {
+        {"Plain English text, 123 {\"json\": true}\n", 0},
+        {"f\xC3\xBCr \xC3\x89tudes", 0},                                 /* accents are Latin */
+        {"\xE2\x80\x9Cquoted\xE2\x80\x9D \xE2\x80\x94 \xE2\x86\x92", 0}, /* quotes, dash, arrow */
+        {"\xF0\x9F\x98\x80", 0},                                         /* an emoji */
+        {"\xE4\xBD\xA0\xE5\xA5\xBD", 100},                               /* Han */
+        {"\xE3\x81\x93\xE3\x82\x93\xEF\xBC\x81", 100},                   /* kana, a wide mark */
+        {"\xD0\xBF\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82", 100},       /* Russian */
+        {"\xD8\xB3\xD9\x84\xD8\xA7\xD9\x85", 100},                       /* Arabic */
+        {"\xFF\xFE\xC0", 0},                                             /* no UTF-8 */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct token_count count = {0};
+
+        token_count_add(&count, rows[i].text, strlen(rows[i].text));
+        assert_int_equal(token_count_script_parts(&count) * 100,
+                         token_count_parts(&count) * rows[i].script);
+        token_count_break(&count);
+        assert_int_equal(token_count_script_parts(&count) * 100, count.parts * rows[i].script);
+    }
+    /* Both in one text: as much as each alone. */
+    struct token_count count = {0}, han = {0};
+
+    token_count_add(&han, "\xE4\xBD\xA0\xE5\xA5\xBD", 6);
+    token_count_add(&count, "say \xE4\xBD\xA0\xE5\xA5\xBD to me", 16);
+    assert_int_equal(token_count_script_parts(&count), token_count_parts(&han));
+    assert_true(token_count_parts(&count) > token_count_parts(&han) + 2 * TOKEN_PARTS);
 }
 
 /* A copy goes on alone, and asking changes nothing. */
@@ -123,6 +172,7 @@ int main(void)
         cmocka_unit_test(F6_nothing_costs_nothing),
         cmocka_unit_test(F6_words_numbers_marks),
         cmocka_unit_test(F6_however_it_is_cut),
+        cmocka_unit_test(F6_scripts_are_counted_apart),
         cmocka_unit_test(F6_a_copy_is_a_place_to_go_back_to),
         cmocka_unit_test(F6_texts_apart_share_no_token),
     };
