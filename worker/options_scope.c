@@ -466,6 +466,30 @@ static void warn_unused_scopes(struct options_loader *loader)
                             "no call comes to them: no route and no fallback names this scope");
 }
 
+static bool is_member(const struct options *options, const struct source_options *source)
+{
+    for (size_t i = 0; i < options->scope_count; i++)
+        for (size_t k = 0; k < options->scopes[i].member_count; k++)
+            if (options->scopes[i].members[k].source == source)
+                return true;
+    return false;
+}
+
+static void warn_unused_sources(struct options_loader *loader)
+{
+    const struct options *options = loader->options;
+
+    for (size_t i = 0; i < options->source_count; i++)
+        if (!is_member(options, &options->sources[i])) {
+            const struct option_section *section =
+                option_section_find(options, OPTION_SECTION_source, options->sources[i].name);
+
+            options_warning(
+                loader, (struct option_subject){.place = &section->declared, .section = section},
+                "no call comes to it: no route and no scope names it");
+        }
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static void link_sources(struct options_loader *loader)
@@ -513,6 +537,8 @@ void options_link(struct options_loader *loader)
     if (loader->out_of_memory)
         return;
     options_check_flow(loader);
-    if (loader->error_count == 0)
-        warn_unused_scopes(loader);
+    if (loader->error_count > 0)
+        return;
+    warn_unused_scopes(loader);
+    warn_unused_sources(loader);
 }

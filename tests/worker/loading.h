@@ -15,8 +15,9 @@
 /* A source, so that its absence warns no one; errors then begin in line 3. */
 #define WITH_SOURCE "[source a]\nbase_url = https://a.example\n"
 
-/* So that a scope is not one that no call comes to. */
+/* So that a scope, a source is not one that no call comes to. */
 #define ROUTE_TO(scope) "[route to-" scope "]\npath = /" scope "\nscope = " scope "\n"
+#define ROUTE_PAST(source) "[route past-" source "]\npath = /" source "\nsource = " source "\n"
 
 struct loading {
     struct text report;

@@ -206,7 +206,8 @@ static void test_key_over_plain_http_is_a_warning_except_to_this_host(void **sta
     static const char *const environment[] = {"K=k", NULL};
     struct loading loading =
         load_with("[source a]\nbase_url = http://h.example\napi_key = @env:K\n"
-                  "[source b]\nbase_url = http://127.0.0.1:1\napi_key = @env:K\n",
+                  "[source b]\nbase_url = http://127.0.0.1:1\napi_key = @env:K\n" ROUTE_PAST("a")
+                      ROUTE_PAST("b"),
                   environment);
 
     (void)state;

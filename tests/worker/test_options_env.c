@@ -150,7 +150,8 @@ static void test_names_that_contain_each_other_are_told_apart(void **state)
         "PENSTOCK__SOURCE__A__B__BASE_URL=http://localhost:2",
         NULL,
     };
-    struct loading loading = load_with("[source a]\n[source a--b]\n", environment);
+    struct loading loading =
+        load_with("[source a]\n[source a--b]\n" ROUTE_PAST("a") ROUTE_PAST("a--b"), environment);
 
     (void)state;
     assert_string_equal(report_of(&loading), "");

@@ -111,8 +111,9 @@ static void test_R36_at_or_above_the_least_timeout_is_an_error(void **state)
          "could begin beside it; allowed: less than 600 s\n",
          true},
         /* a source of another scope does not count */
-        {SCOPE("", "") "hedge_after_s = 15\n[source c]\nbase_url = https://c\ntimeout_s = 1\n", "",
-         false},
+        {SCOPE("", "") "hedge_after_s = 15\n[source c]\nbase_url = https://c\ntimeout_s = "
+                       "1\n" ROUTE_TO("s") ROUTE_PAST("c"),
+         "", false},
         /* with R35 at the same time: both are told */
         {SCOPE("timeout_s = 10", "") "hedge_after_s = 10\ncall_deadline_s = 10",
          "t.conf:9: " AFTER "10 s is not less than call_deadline_s, so no second attempt could "

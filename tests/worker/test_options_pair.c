@@ -21,9 +21,10 @@ static void check_all(const struct load_case *cases, size_t count)
 
 static void test_pairs_are_taken_apart(void **state)
 {
-    struct loading loading = load(WITH_SOURCE "model_aliases = gpt-5 = my dep, openai/o3=x/y:z=1\n"
-                                              "add_headers = X-Team= a b ,api-version=2024-10=01\n"
-                                              "[source b]\nbase_url = https://b\n");
+    struct loading loading =
+        load(WITH_SOURCE "model_aliases = gpt-5 = my dep, openai/o3=x/y:z=1\n"
+                         "add_headers = X-Team= a b ,api-version=2024-10=01\n"
+                         "[source b]\nbase_url = https://b\n" ROUTE_PAST("a") ROUTE_PAST("b"));
     const struct source_options *source = &loading.options->sources[0];
 
     (void)state;

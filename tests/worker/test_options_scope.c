@@ -129,17 +129,19 @@ static void test_stall_budget_is_twice_the_longest_timeout_unless_set(void **sta
 static void test_limits_stand_in_order(void **state)
 {
     static const struct load_case cases[] = {
-        {TWO_SOURCES "[scope s]\nsources = a\nbackoff_base_s = 8\nbackoff_max_s = 8", "", false},
-        {TWO_SOURCES "[scope s]\nsources = a\nbackoff_base_s = 2500ms\nbackoff_max_s = 2",
+        {TWO_SOURCES "[scope s]\nsources = a, beta\nbackoff_base_s = 8\nbackoff_max_s = 8", "",
+         false},
+        {TWO_SOURCES "[scope s]\nsources = a, beta\nbackoff_base_s = 2500ms\nbackoff_max_s = 2",
          "t.conf:8: scope s.backoff_max_s: 2 s is less than backoff_base_s; allowed: 2500 ms or "
          "more\n",
          true},
-        {TWO_SOURCES "[scope s]\nsources = a\nbreaker_cooldown_s = 301",
+        {TWO_SOURCES "[scope s]\nsources = a, beta\nbreaker_cooldown_s = 301",
          "t.conf:5: scope s.breaker_cooldown_max_s: 300 s is less than breaker_cooldown_s; "
          "allowed: "
          "301 s or more\n",
          true},
-        {TWO_SOURCES "[scope s]\nsources = a\nbreaker_cooldown_s = 9\nbreaker_cooldown_max_s = 9",
+        {TWO_SOURCES
+         "[scope s]\nsources = a, beta\nbreaker_cooldown_s = 9\nbreaker_cooldown_max_s = 9",
          "", false},
     };
 
@@ -304,6 +306,34 @@ static void test_scopes_that_no_call_comes_to(void **state)
     check_all(cases, LENGTH(cases));
 }
 
+static void test_sources_that_no_call_comes_to(void **state)
+{
+#define IDLE(line, name)                                                                           \
+    "t.conf:" line ": warning: source " name                                                       \
+    ": no call comes to it: no route and no scope names it\n"
+    static const struct load_case cases[] = {
+        {TWO_SOURCES, IDLE("3", "beta"), false}, /* all calls go to the first */
+        {TWO_SOURCES "[route r]\nsource = beta\n", IDLE("1", "a"), false},
+        {TWO_SOURCES "[scope s]\nsources = beta\n", IDLE("1", "a"), false},
+        {TWO_SOURCES "[scope s]\nsources = beta\n[route r]\nsource = a\n" ROUTE_TO("s"), "", false},
+        {TWO_SOURCES "[scope s]\nsources = beta, a\n", "", false},
+        /* of a scope that is only a fallback */
+        {TWO_SCOPES "fallback = s\n" ROUTE_TO("chat"), "", false},
+        /* the scope's own warning is enough */
+        {TWO_SCOPES ROUTE_TO("chat"), UNUSED("6", "s"), false},
+        {TWO_SOURCES "[source c]\nbase_url = https://c\n" ROUTE_TO("s") "[scope s]\nsources = a\n",
+         IDLE("3", "beta") IDLE("5", "c"), false},
+        /* what is wrong comes first */
+        {TWO_SOURCES "[route r]\nsource = bet\n",
+         "t.conf:6: route r.source: there is no [source bet]; allowed: a, beta; did you mean "
+         "\"beta\"?\n",
+         true},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
 /* A scope called as a route is not that route's. */
 static void test_scope_made_for_a_route_has_no_name_that_others_can_use(void **state)
 {
@@ -392,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_H20_scopes_may_fall_back_on_each_other),
         cmocka_unit_test(test_routes_go_to_scopes_or_directly_to_sources),
         cmocka_unit_test(test_scopes_that_no_call_comes_to),
+        cmocka_unit_test(test_sources_that_no_call_comes_to),
         cmocka_unit_test(test_scope_made_for_a_route_has_no_name_that_others_can_use),
         cmocka_unit_test(test_route_names_exactly_one_of_scope_and_source),
         cmocka_unit_test(test_long_lists_of_names_are_cut_and_the_suggestion_stays),

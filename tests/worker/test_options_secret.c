@@ -231,9 +231,10 @@ static void test_N6_dump_masks_the_key(void **state)
 
 static void test_nothing_is_followed_when_told_not_to(void **state)
 {
-    static const char conf[] = WITH_SOURCE "api_key = @file:/nonexistent/key\n"
-                                           "[source b]\nbase_url = https://b.example\n"
-                                           "api_key = @credential:key\n";
+    static const char conf[] =
+        WITH_SOURCE "api_key = @file:/nonexistent/key\n"
+                    "[source b]\nbase_url = https://b.example\n"
+                    "api_key = @credential:key\n" ROUTE_PAST("a") ROUTE_PAST("b");
     struct options_input input = {.path = "t.conf", .bytes = conf, .length = sizeof conf - 1};
     struct options_surroundings around = {.environment = NULL, .read_secrets = false};
     struct text report;
