@@ -196,12 +196,14 @@ struct flow_terms options_flow_terms(const struct scope_options *scope,
                                      const struct source_options *source, const char *model)
 {
     struct model_limit limit = options_limit_of(source, model);
-    int64_t initial = scope->flow == FLOW_STRATEGY_RATE ? limit.rpm : 0;
+    int64_t all = limit.rpm > 0 ? limit.rpm : FLOW_INITIAL_ALL;
+    int64_t initial = scope->flow == FLOW_STRATEGY_RATE ? all : 0;
     struct flow_terms terms = {
         .strategy = (enum flow_strategy)scope->flow,
         .unit = (enum flow_unit)source->flow_unit,
         .requests_quota = limit.rpm,
         .units_quota = source->flow_unit == FLOW_UNIT_TASKS ? 0 : limit.tpm,
+        .ignores_told = source->limit_headers == LIMIT_HEADERS_IGNORE,
         .initial_requests = scope->flow_initial >= 0 ? scope->flow_initial : initial,
         .warmup_ns = scope->flow_warmup_ms * INT64_C(1000000),
         .max_concurrent = (uint32_t)source->max_concurrency,
@@ -237,18 +239,21 @@ static void check_quotas_known(struct options_loader *loader, const struct scope
     const char *missing = lacking(scope, source, source->rpm, source->tpm);
     bool none_at_all = source->rpm == 0 && source->tpm == 0;
 
+    if (source->limit_headers == LIMIT_HEADERS_RELY)
+        return;
     if (missing && none_at_all && source->limits->glob)
         options_warning(loader, subject,
                         "only the models in model_limits of [source %s] are kept within limits, as "
                         "it has no %s for the others",
                         source->name, missing);
     else if (missing)
-        options_error(loader, subject,
-                      "%s needs %s of each source, and [source %s] does not say it; write %s = "
-                      "what the upstream grants per minute%s, or flow = adaptive, which learns it",
-                      strategy, missing, source->name,
-                      strncmp(missing, "rpm", 3) == 0 ? "rpm" : "tpm",
-                      strcmp(missing, "rpm and tpm") == 0 ? ", and tpm" : "");
+        options_error(
+            loader, subject,
+            "%s needs %s of each source, and [source %s] does not say it; write %s = "
+            "what the upstream grants per minute%s, limit_headers = rely if its answers tell "
+            "it, or flow = adaptive, which learns it",
+            strategy, missing, source->name, strncmp(missing, "rpm", 3) == 0 ? "rpm" : "tpm",
+            strcmp(missing, "rpm and tpm") == 0 ? ", and tpm" : "");
     for (const struct model_limit *at = source->limits; at->glob; at++) {
         missing = lacking(scope, source, at->rpm, at->tpm);
         if (missing)
@@ -286,6 +291,7 @@ static const struct {
     {"rpm", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"tpm", COUNTS_TOKENS, "shaping or adaptive"},
     {"model_limits", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"limit_headers", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"max_concurrency", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"flow_unit", COUNTS_TOKENS, "shaping or adaptive"},
 };
@@ -319,6 +325,25 @@ static void warn_few_threads(struct options_loader *loader, const struct scope_o
                         "%" PRId64 " calls wait at a time at most, as each of %" PRId64
                         " workers has threads for %" PRId64 "; raise threads",
                         workers * each, workers, each);
+}
+
+/* The deadline ends waits too. Looked at are the classes that the scope's calls can have. */
+static void warn_short_deadline(struct options_loader *loader, const struct scope_options *scope,
+                                const struct option_section *section)
+{
+    int64_t longest_ms = scope->max_wait_ms[scope->flow_class];
+    char deadline[OPTION_DURATION_SIZE];
+    char longest[OPTION_DURATION_SIZE];
+
+    for (size_t i = (size_t)scope->flow_class_header_max; i < FLOW_CLASSES; i++)
+        if (scope->max_wait_ms[i] > longest_ms)
+            longest_ms = scope->max_wait_ms[i];
+    if (scope->call_deadline_ms >= 0 && scope->call_deadline_ms < longest_ms)
+        options_warning(loader, subject_of(section, "call_deadline_s"),
+                        "%s is less than the longest wait of flow_max_wait_s, %s, so no call waits "
+                        "that long; raise it, or lower flow_max_wait_s",
+                        option_duration(scope->call_deadline_ms, deadline),
+                        option_duration(longest_ms, longest));
 }
 
 static bool has_member(const struct scope_options *scope, const struct source_options *source)
@@ -376,6 +401,8 @@ static const char *disagreement(const struct source_options *a, const struct sou
         return "tpm";
     if (!same_limits(a->limits, b->limits))
         return "model_limits";
+    if (a->limit_headers != b->limit_headers)
+        return "limit_headers";
     if (a->max_concurrency != b->max_concurrency)
         return "max_concurrency";
     return a->flow_unit != b->flow_unit ? "flow_unit" : NULL;
@@ -462,6 +489,7 @@ static void check_scope(struct options_loader *loader, const struct scope_option
     if (!(strategy_bit(scope) & COUNTS_CALLS))
         return;
     warn_few_threads(loader, scope, section);
+    warn_short_deadline(loader, scope, section);
     for (size_t i = 0; i < scope->member_count; i++)
         if (strategy_bit(scope) & TOLD_LIMITS)
             check_quotas_known(loader, scope, scope->members[i].source,

@@ -235,7 +235,8 @@ static void test_F8_weights_and_waits_that_are_wrong(void **state)
 static void test_F3_F4_a_strategy_needs_its_limits(void **state)
 {
 #define FLOW(line) "t.conf:" line ": scope s.flow: "
-#define OR_ADAPTIVE ", or flow = adaptive, which learns it\n"
+#define OR_ADAPTIVE                                                                                \
+    ", limit_headers = rely if its answers tell it, or flow = adaptive, which learns it\n"
 #define SAYS_NOT " of each source, and [source a] does not say it; write "
 #define GRANTS " = what the upstream grants per minute"
 #define ONLY_THOSE                                                                                 \
@@ -255,6 +256,11 @@ static void test_F3_F4_a_strategy_needs_its_limits(void **state)
         {SOURCE("rpm = 1\nflow_unit = tasks\n") SCOPE("flow = shaping"), "", false},
         {SOURCE("rpm = 1\nflow_unit = images\n") SCOPE("flow = shaping"),
          FLOW("7") "shaping needs tpm" SAYS_NOT "tpm" GRANTS OR_ADAPTIVE, true},
+        /* F7: the upstream tells, and whoever says so knows. */
+        {SOURCE("limit_headers = rely\n") SCOPE("flow = rate"), "", false},
+        {SOURCE("limit_headers = rely\nrpm = 1\n") SCOPE("flow = shaping"), "", false},
+        {SOURCE("limit_headers = ignore\n") SCOPE("flow = rate"),
+         FLOW("6") "rate needs rpm" SAYS_NOT "rpm" GRANTS OR_ADAPTIVE, true},
         /* F5: learns. */
         {SOURCE("") SCOPE("flow = adaptive"), "", false},
         {SOURCE("rpm = 1\n") SCOPE("flow = adaptive"), "", false},
@@ -525,6 +531,36 @@ static void test_F10_dashscope_wait(void **state)
     check_all(cases, LENGTH(cases));
 }
 
+/* F9: only classes that calls of the scope can have. */
+static void test_F9_a_deadline_shorter_than_the_waits_warns(void **state)
+{
+#define DEADLINE(line, is, longest)                                                                \
+    "t.conf:" line WARNING "scope s.call_deadline_s: " is " is less than the longest wait of "     \
+    "flow_max_wait_s, " longest ", so no call waits that long; raise it, or lower "                \
+    "flow_max_wait_s\n"
+#define RATE SOURCE("rpm = 60\n") SCOPE("flow = rate\n")
+    static const struct load_case cases[] = {
+        {RATE, "", false},
+        {RATE "call_deadline_s = 30", "", false},
+        {RATE "call_deadline_s = 29500ms", DEADLINE("7", "29500 ms", "30 s"), false},
+        {RATE "call_deadline_s = 29\nflow_class = interactive", "", false},
+        {RATE "call_deadline_s = 60\nflow_class = bulk", DEADLINE("7", "60 s", "120 s"), false},
+        {RATE "call_deadline_s = 60\nflow_class_header_max = normal",
+         DEADLINE("7", "60 s", "120 s"), false},
+        {RATE "call_deadline_s = 60\nflow_class_header_max = normal\nflow_max_wait_s = 5, 5, 60",
+         "", false},
+        {RATE "call_deadline_s = 60\nflow_max_wait_s = 5, 2m, 5", DEADLINE("7", "60 s", "120 s"),
+         false},
+        {SOURCE("") SCOPE("flow = adaptive\ncall_deadline_s = 10"), DEADLINE("6", "10 s", "30 s"),
+         false},
+        {SOURCE("") SCOPE("flow = retry\ncall_deadline_s = 10"), "", false},
+        {SOURCE("") SCOPE("call_deadline_s = 10"), "", false},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_F5_the_dump_says_what_is_learned),
         cmocka_unit_test(test_options_without_effect_are_named),
         cmocka_unit_test(test_F9_threads_for_those_that_may_wait),
+        cmocka_unit_test(test_F9_a_deadline_shorter_than_the_waits_warns),
         cmocka_unit_test(test_F4_sources_of_one_account_agree),
         cmocka_unit_test(test_scopes_of_one_account_have_one_queue),
         cmocka_unit_test(test_terms_for_the_segment),
