@@ -30,6 +30,9 @@ FAULT(headers_too_large, 431, "invalid_request_error", NO,
 FAULT(bad_request, 400, "invalid_request_error", NO, "The gateway could not read the request.")
 FAULT(bad_path, 400, "invalid_request_error", NO,
       "The request path has an encoded slash, an empty segment, a dot segment or a NUL in it.")
+FAULT(bad_deadline, 400, "invalid_request_error", NO,
+      "The header X-Penstock-Deadline has no time that can be. Allowed: seconds, more than 0 and at "
+      "most 86400, or a number with a unit: ms, s, m, h, d.")
 FAULT(no_route, 404, "invalid_request_error", NO, "No route of this gateway serves this path.")
 FAULT(no_source, 500, "server_error", NO, "No upstream is configured on this gateway.")
 FAULT(websocket, 426, "invalid_request_error", NO,

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DEADLINE_MAX_MS INT64_C(86400000) /* as call_deadline_s */
+
 static bool path_matches(const char *pattern, const char *path)
 {
     size_t length = strlen(pattern);
@@ -35,16 +37,22 @@ static const enum call_kind kinds[] = {
     [ROUTE_KIND_OTHER] = CALL_OTHER,
 };
 
-/* The scope's deadline, or a nearer one that the call brings: seconds, from its arrival. */
-static void set_deadline(struct request *request)
+/* The scope's deadline, or a nearer one that the call brings: seconds, from its arrival. False: what it
+ * brings is not one, and who means a deadline must not find that there is none. */
+static bool set_deadline(struct request *request)
 {
     const char *text = fastcgi_param(request->fcgi, "HTTP_X_PENSTOCK_DEADLINE");
     int64_t ms = request->scope->call_deadline_ms, own_ms;
 
-    if (text && parse_duration_ms(text, 1000, &own_ms) && own_ms > 0 && (ms <= 0 || own_ms < ms))
-        ms = own_ms;
+    if (text && *text) { /* CGI: an empty one is none */
+        if (!parse_duration_ms(text, 1000, &own_ms) || own_ms <= 0 || own_ms > DEADLINE_MAX_MS)
+            return false;
+        if (ms <= 0 || own_ms < ms)
+            ms = own_ms;
+    }
     if (ms > 0)
         request->deadline_ns = request->arrived_ns + ms * NS_PER_MS;
+    return true;
 }
 
 enum step_result route_step(struct request *request)
@@ -64,7 +72,10 @@ enum step_result route_step(struct request *request)
         return STEP_FAULT;
     }
     request->scope = request->route->to;
-    set_deadline(request);
+    if (!set_deadline(request)) {
+        fault_set(&request->fault, FAULT_bad_deadline, "%s", "");
+        return STEP_FAULT;
+    }
     if (request->route->kind != ROUTE_KIND_AUTO)
         request->kind = kinds[request->route->kind];
     /* What only asks or polls draws nothing (G2). */

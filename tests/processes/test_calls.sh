@@ -291,6 +291,12 @@ hurried 1000 stall=head
 again 2000 delay_ms=9000
 pair 1000 delay_ms=9000
 END
+for bad in soon 0 -1 86401; do
+    chat '' -H "X-Penstock-Deadline: $bad"
+    expect_refusal "a deadline of $bad" 400 penstock_bad_deadline
+    expect "a deadline of $bad: call" "$(booked "outcome, error_code, status, attempts")" 'refused\|penstock_bad_deadline\|400\|0'
+done
+contains "a bad deadline: what is allowed" "$(body)" '"message":"[^"]*X-Penstock-Deadline[^"]*86400[^"]*ms, s, m, h, d'
 on hurried
 all_sources_well
 source_is north chunk_ms=300,events=30

@@ -163,6 +163,79 @@ static void g2_what_only_asks_is_no_image_call(void **state)
     }
 }
 
+/* H5, B6: the nearer of the scope's deadline and the call's own, from its arrival. */
+static void h5_a_call_may_bring_a_nearer_deadline(void **state)
+{
+    static const struct {
+        int64_t scope_ms; /* -1: none */
+        const char *header;
+        int64_t ms; /* -1: no deadline */
+    } cases[] = {
+        {-1, NULL, -1},       {-1, "", -1},       {-1, "2", 2000},         {-1, "0.25", 250},
+        {-1, "250ms", 250},   {-1, "1ms", 1},     {-1, "86400", 86400000}, {-1, "1d", 86400000},
+        {30000, NULL, 30000}, {30000, "", 30000}, {30000, "29.5", 29500},  {30000, "1m", 30000},
+    };
+    struct house *house = *state;
+    struct request *request = house->request;
+
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        fake_fastcgi_reset(house->fcgi);
+        if (cases[i].header)
+            fake_fastcgi_param(house->fcgi, "HTTP_X_PENSTOCK_DEADLINE", cases[i].header);
+        house->scope.call_deadline_ms = cases[i].scope_ms;
+        request->arrived_ns = 7 * NS_PER_S;
+        request->deadline_ns = CLOCK_NEVER;
+        assert_string_equal(route_of(house, "/v1/images/generations"), "exact");
+        assert_true(
+            request->deadline_ns ==
+            (cases[i].ms < 0 ? CLOCK_NEVER : request->arrived_ns + cases[i].ms * NS_PER_MS));
+    }
+}
+
+static void what_is_no_deadline_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "soon",
+        "-1",
+        "0",
+        "0.0001",
+        "0ms",
+        "nan",
+        "inf",
+        "1e3",
+        "1,5",
+        "5 s",
+        " 5",
+        "5;q=1",
+        "5, 6",
+        "2w",
+        "0x10",
+        "1.",
+        ".5",
+        "86400.001",
+        "2d",
+        "86401",
+        "9999999",
+        "1.5d",
+        "1000000000000000000000",
+        "+5",
+        "\xC3\xA9",
+    };
+    struct house *house = *state;
+
+    for (size_t i = 0; i < LENGTH(bad); i++) {
+        fake_fastcgi_reset(house->fcgi);
+        fake_fastcgi_param(house->fcgi, "HTTP_X_PENSTOCK_DEADLINE", bad[i]);
+        house->request->deadline_ns = CLOCK_NEVER;
+        if (*route_of(house, "/v1/images/generations"))
+            fail_msg("\"%s\" was taken", bad[i]);
+        assert_int_equal(house->request->fault.code, FAULT_bad_deadline);
+    }
+    house->options.route_count = 2; /* only images */
+    assert_string_equal(route_of(house, "/nowhere"), "");
+    assert_int_equal(house->request->fault.code, FAULT_no_route);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +251,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(g1_a_route_adds_to_the_gate_and_never_takes_from_it, make,
                                         drop_house),
         cmocka_unit_test_setup_teardown(g2_what_only_asks_is_no_image_call, make, drop_house),
+        cmocka_unit_test_setup_teardown(h5_a_call_may_bring_a_nearer_deadline, make, drop_house),
+        cmocka_unit_test_setup_teardown(what_is_no_deadline_is_refused, make, drop_house),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
