@@ -141,6 +141,7 @@ done
 expect_refusal "F9: a picture" 429 penstock_rate_limit
 until_true "F9: pictures are in the ledger" pictures_are_booked
 expect "F9: what the ledger says" "$(of_pictures 'outcome, error_code, attempts' 429)" 'refused\|penstock_rate_limit\|0'
+expect "F9: the gate has seen the other one" "$(ledger "select state from waits where scope = 'hopeless'")" 'done'
 expect "F9: not refused by the gate" "$(ledger 'select count(*) from show_refusals')" 0
 
 # ---- B4: clients that leave while they wait cost nothing ----
