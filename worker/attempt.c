@@ -67,7 +67,7 @@ void attempt_clear(struct attempt *attempt)
     attempt->held.limit = ATTEMPT_BODY_HELD_MAX;
     text_clear(&attempt->error_body);
     attempt->status = 0;
-    attempt->is_stream = attempt->by_close = false;
+    attempt->is_stream = attempt->is_encoded = attempt->by_close = false;
     attempt->length = -1;
     attempt->bytes = 0;
     attempt->last_ns = attempt->ttft_ns = 0;
@@ -110,10 +110,12 @@ static bool on_head(void *context, const struct http_head *head)
     struct attempt *attempt = context;
     struct request *request = attempt->request;
     const char *type = header_value(head, "content-type");
+    const char *encoding = header_value(head, "content-encoding");
 
     attempt->status = head->status;
     attempt->length = head->content_length;
     attempt->is_stream = type && strncasecmp(type, "text/event-stream", 17) == 0;
+    attempt->is_encoded = encoding && *encoding && strcasecmp(encoding, "identity") != 0;
     attempt->by_close = head->content_length < 0 && !is_chunked(head);
     attempt->last_ns = clock_monotonic_ns();
     upstream_head_translate(attempt, head);
@@ -128,8 +130,7 @@ static bool on_head(void *context, const struct http_head *head)
             judge_hints_read(&attempt->hints, head->headers[i].name, head->headers[i].value,
                              clock_wall_ms());
     }
-    pictures_begin(&attempt->pictures, request->reader.intent.endpoint, type,
-                   header_value(head, "content-encoding"));
+    pictures_begin(&attempt->pictures, request->reader.intent.endpoint, type, encoding);
     attempt->counting = true;
     http_client_wake(request->client);
     return true;

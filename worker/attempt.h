@@ -56,6 +56,7 @@ struct attempt {
     /* What came. */
     int status; /* 0 = no head yet */
     bool is_stream;
+    bool is_encoded; /* compressed: what the body says cannot be read */
     bool by_close;   /* the body has no length and no chunks: its end is the connection's */
     int64_t length;  /* of the body, -1 = not said */
     int64_t bytes;   /* of the body, so far */

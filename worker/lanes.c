@@ -284,10 +284,11 @@ static bool is_empty_handed(const struct request *request, const struct attempt 
         return false;
     if (attempt->is_stream)
         return attempt_shows_content(attempt) && !attempt->pictures.delivered.content_seen;
-    return attempt->held.limit == ATTEMPT_ANSWER_HELD_MAX &&
-           attempt->pictures.body == PICTURES_JSON &&
-           attempt->pictures.json.state != JSON_SCAN_TOO_DEEP &&
-           !attempt->pictures.delivered.terminal_seen;
+    if (attempt->held.limit != ATTEMPT_ANSWER_HELD_MAX || attempt->is_encoded)
+        return false;
+    return attempt->pictures.body != PICTURES_JSON ||
+           (attempt->pictures.json.state != JSON_SCAN_TOO_DEEP &&
+            !attempt->pictures.delivered.terminal_seen);
 }
 
 /* Under 200: an event before any content, or a document that is held back. */

@@ -240,26 +240,65 @@ static void d5_a_failure_beside_a_running_hedge_starts_nothing(void **state)
     assert_int_equal(scene_source(scene, 0).failures_in_a_row, 1);
 }
 
-static void say_nonsense_and_let_go(struct server *with)
+/* The primary answers when the hedge was seen, and lets the hedge answer when it was let go itself. */
+static void say_and_let_go(struct server *with, const char *answer)
 {
     int fd = server_take(with);
 
     if (fd < 0)
         return;
     if (flag_wait(&hedge_seen))
-        (void)server_send(fd, JSON_HEAD "Connection: close\r\nContent-Length: 5\r\n\r\n{\"a\":");
+        (void)server_send(fd, answer);
     server_hold(with, fd);
     atomic_store(&go, true);
+}
+
+static void say_nonsense(struct server *with)
+{
+    say_and_let_go(with, JSON_HEAD "Connection: close\r\nContent-Length: 5\r\n\r\n{\"a\":");
+}
+
+/* Of whatever stands in front of the model. */
+static void show_a_page(struct server *with)
+{
+    say_and_let_go(with, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n"
+                         "Content-Length: 14\r\n\r\n<h1>Login</h1>");
 }
 
 static void h14_what_is_no_json_does_not_win(void **state)
 {
     struct scene *scene = *state;
 
-    scene_serve_two(scene, say_nonsense_and_let_go, be_seen_and_say_hello);
+    scene_serve_two(scene, say_nonsense, be_seen_and_say_hello);
     assert_int_equal(scene_run(scene), STEP_NEXT);
     assert_string_equal(scene_body(scene), "{\"from\":\"hello\"}");
     assert_string_equal(scene_attempts(scene), "a:empty_answer +b:");
+}
+
+static void h14_a_page_does_not_win(void **state)
+{
+    struct scene *scene = *state;
+
+    scene_serve_two(scene, show_a_page, be_seen_and_say_hello);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_string_equal(scene_body(scene), "{\"from\":\"hello\"}");
+    assert_string_equal(scene_attempts(scene), "a:empty_answer +b:");
+}
+
+/* What is in a compressed body is between its ends: it is taken at its word. */
+static void say_what_cannot_be_read(struct server *with)
+{
+    say_and_let_go(with, JSON_HEAD "Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz");
+}
+
+static void h14_a_compressed_answer_wins(void **state)
+{
+    struct scene *scene = *state;
+
+    scene_serve_two(scene, say_what_cannot_be_read, be_seen_and_hold);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_string_equal(scene_body(scene), "zzzz");
+    assert_string_equal(scene_attempts(scene), "a: +b:hedge_cancelled");
 }
 
 static void say_hello_when_the_hedge_was_skipped(struct server *with)
@@ -577,6 +616,8 @@ int main(void)
         WITH_HEDGE(d6_an_error_never_wins),
         WITH_HEDGE(d5_a_failure_beside_a_running_hedge_starts_nothing),
         WITH_HEDGE(h14_what_is_no_json_does_not_win),
+        WITH_HEDGE(h14_a_page_does_not_win),
+        WITH_HEDGE(h14_a_compressed_answer_wins),
         WITH_HEDGE(h13_a_hedge_that_is_not_admitted_leaves_no_trace),
         WITH_HEDGE(r21_a_pair_of_failures_costs_one_unit),
         WITH_HEDGE(r22_a_pair_of_throttlings_is_free),
