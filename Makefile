@@ -12,7 +12,7 @@ SHARED := segment lock roster slots seq_sort wait_queue leases gate gate_journal
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
 WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault flow_call upstream upstream_head watchers heartbeat reason \
-	multipart sse usage_strip pictures answer_events spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
+	multipart sse usage_strip pictures answer_events answer_text spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints ratelimit_headers \
 	options options_memory options_file options_input options_env options_value options_secret \

@@ -132,6 +132,8 @@ static bool on_head(void *context, const struct http_head *head)
     }
     pictures_begin(&attempt->pictures, request->reader.intent.endpoint, type, encoding);
     attempt->counting = true;
+    if (flow_call_counts_text(attempt))
+        pictures_count_text(&attempt->pictures, request->reader.intent.choices > 1);
     http_client_wake(request->client);
     return true;
 }

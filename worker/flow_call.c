@@ -42,7 +42,7 @@ static void charge(struct request *request, size_t candidate)
     bool whole = request->scope->tpm_charge == TPM_CHARGE_PREDICTED;
     const struct token_estimate estimate = estimate_of(intent);
     struct flow_prediction prediction;
-    int64_t input;
+    int64_t input, output;
 
     request->flow_targets.inputs[candidate] = intent->est_input;
     target->predicted = 0;
@@ -54,8 +54,9 @@ static void charge(struct request *request, size_t candidate)
         request->flow_targets.ratios[candidate] = prediction.ratios;
         input = calibration_tokens(prediction.ratios, &estimate);
         request->flow_targets.inputs[candidate] = input;
-        target->cost = input + (whole ? prediction.output : 0);
-        target->predicted = whole ? 0 : prediction.output;
+        output = intent->endpoint == ENDPOINT_EMBEDDINGS ? 0 : prediction.output;
+        target->cost = input + (whole ? output : 0);
+        target->predicted = whole ? 0 : output;
         break;
     case FLOW_UNIT_SECONDS:
         target->cost = seconds_asked(request);
@@ -164,24 +165,51 @@ static int64_t output_predicted(const struct attempt *attempt)
     return target->cost + target->predicted - targets->inputs[attempt->candidate];
 }
 
-/* Tokens of the answer, from what is known now: what it tells, else an event of a stream is one, else
- * its bytes. What is told in the middle of a stream may be its beginning; of a document that did not
- * come, or not whole, nothing is known but what was expected. */
+/* Embeddings are no output. */
+static bool has_output(const struct attempt *attempt)
+{
+    return attempt->request->reader.intent.endpoint != ENDPOINT_EMBEDDINGS;
+}
+
+bool flow_call_counts_text(const struct attempt *attempt)
+{
+    return attempt->flow_place != NO_INDEX && counts_tokens(attempt) && has_output(attempt);
+}
+
+/* Tokens of the text that came; of one that cannot be read, by its bytes. */
+static int64_t text_seen(const struct attempt *attempt)
+{
+    const struct pictures *pictures = &attempt->pictures;
+    struct token_estimate estimate = {.tokens = 0};
+
+    if (pictures->counts_text) {
+        estimate.tokens = answer_text_parts(&pictures->text, &estimate.script) / TOKEN_PARTS;
+        estimate.script /= TOKEN_PARTS;
+    }
+    if (estimate.tokens == 0 && (pictures->body == PICTURES_IGNORED || !attempt->is_stream))
+        return attempt->bytes / JSON_BYTES_PER_TOKEN;
+    return calibration_tokens(attempt->request->flow_targets.ratios[attempt->candidate], &estimate);
+}
+
+/* Tokens of the answer, from what is known now: what it tells, else what its text is worth. What is
+ * told in the middle of a stream may be its beginning; of a document that did not come, or not whole,
+ * nothing is known but what was expected. */
 static int64_t output_seen(const struct attempt *attempt)
 {
     const struct delivered *delivered = &attempt->pictures.delivered;
     const bool good = attempt->counting && attempt->status / 100 == 2;
+    const int64_t told = good && delivered->tokens_out > 0 ? delivered->tokens_out : 0;
 
-    if (good && attempt->is_stream) {
-        const int64_t events = (int64_t)attempt->pictures.sse.events;
+    if (!has_output(attempt))
+        return 0;
+    if (told > 0 && (is_whole(attempt) || !attempt->is_stream))
+        return told;
+    if (good && (is_whole(attempt) || attempt->is_stream)) {
+        const int64_t text = text_seen(attempt);
 
-        return delivered->tokens_out > 0 && (is_whole(attempt) || delivered->tokens_out > events)
-                   ? delivered->tokens_out
-                   : events;
+        return told > text ? told : text;
     }
-    if (good && delivered->tokens_out > 0)
-        return delivered->tokens_out;
-    return is_whole(attempt) ? attempt->bytes / JSON_BYTES_PER_TOKEN : output_predicted(attempt);
+    return output_predicted(attempt);
 }
 
 /* What the answer told, if it told anything; of one that is not whole at least what was asked for: the

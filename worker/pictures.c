@@ -432,10 +432,19 @@ static bool judge_type(struct pictures *pictures, const char *name)
     return row->final;
 }
 
+static bool take_text(void *context, const struct json_scan *scan, const struct json_text *piece)
+{
+    struct pictures *pictures = context;
+
+    return answer_text_take(&pictures->text, scan, piece, pictures->event.type);
+}
+
 static void begin_json(struct pictures *pictures)
 {
     json_scan_init(&pictures->json, take_value, pictures);
     json_scan_follow(&pictures->json, &answer_node);
+    if (pictures->counts_text)
+        json_scan_listen(&pictures->json, take_text);
 }
 
 static void match_done(struct pictures_event *event, const char *bytes, size_t length)
@@ -522,6 +531,7 @@ void pictures_begin(struct pictures *pictures, enum endpoint endpoint, const cha
 
     forget(&pictures->delivered);
     pictures->endpoint = endpoint;
+    pictures->counts_text = false;
     pictures->entries = 0;
     pictures->key_count = 0;
     begin_event(pictures);
@@ -536,6 +546,18 @@ void pictures_begin(struct pictures *pictures, enum endpoint endpoint, const cha
     } else {
         pictures->body = PICTURES_IGNORED;
     }
+}
+
+void pictures_count_text(struct pictures *pictures, bool several)
+{
+    const bool stream = pictures->body == PICTURES_SSE;
+
+    pictures->counts_text = true;
+    answer_text_begin(&pictures->text, !stream   ? ANSWER_DOCUMENT
+                                       : several ? ANSWER_STREAM_OF_SEVERAL
+                                                 : ANSWER_STREAM_OF_ONE);
+    if (pictures->body == PICTURES_JSON)
+        begin_json(pictures);
 }
 
 void pictures_feed(struct pictures *pictures, const char *bytes, size_t length)

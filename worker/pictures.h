@@ -11,6 +11,7 @@
 #define WORKER_PICTURES_H
 
 #include "base/json_scan.h"
+#include "worker/answer_text.h"
 #include "worker/intent.h"
 #include "worker/sse.h"
 
@@ -53,6 +54,8 @@ struct pictures {
         delivered; /* grows with every whole event or body; complete after pictures_end */
     enum endpoint endpoint;
     enum pictures_body body;
+    bool counts_text;
+    struct answer_text text; /* as far as it has come, where counted */
     /* What follows is the reader's own. */
     struct json_scan json;
     struct sse sse;
@@ -84,6 +87,9 @@ struct pictures {
  * else is simply not counted. */
 void pictures_begin(struct pictures *pictures, enum endpoint endpoint, const char *content_type,
                     const char *content_encoding);
+/* Before the first feed: also count the tokens of what the model writes. several: choices that come by
+ * turns. */
+void pictures_count_text(struct pictures *pictures, bool several);
 void pictures_feed(struct pictures *pictures, const char *bytes, size_t length);
 void pictures_end(struct pictures *pictures);
 

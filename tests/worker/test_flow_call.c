@@ -3,6 +3,8 @@
  * The web server is tests/fakes/fastcgi. */
 #include "tests/worker/flow_house.h"
 
+#include "shared/calibration.h"
+
 /* ---- what is charged -------------------------------------------------------------------------- */
 
 static void f4_tokens_are_charged_with_or_without_what_is_predicted(void **state)
@@ -342,9 +344,32 @@ static void f4_a_long_stream_is_charged_as_it_comes(void **state)
 
 /* ---- cut short -------------------------------------------------------------------------------- */
 
-static void stream_three_and_close(struct server *with)
+#define SENTENCE " and so it goes on for a while, with one word after the other"
+
+/* What a text is worth, in tokens of a tokenizer that gives so many times as many. */
+static int64_t worth(const char *text, double ratio)
 {
-    server_answer_once(with, STREAM_HEAD ROLE WORD("x") WORD("x"));
+    struct token_count count = {0};
+
+    token_count_add(&count, text, strlen(text));
+    return (int64_t)((double)(token_count_parts(&count) / TOKEN_PARTS) * ratio + 0.5);
+}
+
+/* All flows have learned that their tokenizers give so many times as many. */
+static void teach(int64_t percent)
+{
+    const struct token_estimate estimate = {.tokens = 100};
+    struct layout_area *layout = segment_layout(&now->segment);
+
+    for (uint32_t i = 0; i < FLOWS_MAX; i++)
+        if (layout->flow_hashes[i] != 0)
+            calibration_learn(&layout->flows[i].estimate, &estimate, percent, 0);
+}
+
+/* Few events with much text. */
+static void stream_some_and_close(struct server *with)
+{
+    server_answer_once(with, STREAM_HEAD ROLE WORD(SENTENCE SENTENCE SENTENCE) WORD(SENTENCE));
 }
 
 static void research_54_a_cut_stream_is_settled_by_what_came(void **state)
@@ -354,20 +379,120 @@ static void research_54_a_cut_stream_is_settled_by_what_came(void **state)
     (void)targets();
     input = now->house->request->flow_targets.inputs[0];
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, stream_three_and_close);
+    scene_serve(now, 0, stream_some_and_close);
     assert_int_equal(scene_run(*state), STEP_FAULT);
     scene_assert_fault(now, FAULT_upstream_cut);
-    assert_int_equal(view_of("a").use.sends, 1);
-    assert_true(view_of("a").use.units >= input + 3);
-    assert_true(view_of("a").use.units < input + 10);
+    assert_use("a", 1, input + worth(SENTENCE SENTENCE SENTENCE SENTENCE, 1));
+    assert_true(view_of("a").use.units > input + 50);
     assert_int_equal(view_of("a").estimate.ratio_samples, 0);
+}
+
+static void f6_what_was_learned_of_the_input_holds_for_the_text_that_comes(void **state)
+{
+    int64_t input;
+
+    (void)targets();
+    teach(170);
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    (void)targets();
+    input = now->house->request->flow_targets.inputs[0];
+    scene_serve(now, 0, stream_some_and_close);
+    assert_int_equal(scene_run(*state), STEP_FAULT);
+    assert_use("a", 1, input + worth(SENTENCE SENTENCE SENTENCE SENTENCE, 1.7));
+}
+
+static void stream_without_usage(struct server *with)
+{
+    server_answer_once(with, STREAM_HEAD ROLE WORD(SENTENCE) WORD(SENTENCE) DONE);
+}
+
+static void research_54_a_whole_stream_without_usage_is_settled_by_its_text(void **state)
+{
+    int64_t input;
+
+    (void)targets();
+    input = now->house->request->flow_targets.inputs[0];
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, stream_without_usage);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_use("a", 1, input + worth(SENTENCE SENTENCE, 1));
+    assert_int_equal(view_of("a").completed, 1);
+    assert_int_equal(view_of("a").estimate.ratio_samples, 0);
+    assert_int_equal(view_of("a").estimate.output_samples, 0);
+}
+
+static void say_without_usage(struct server *with)
+{
+    (void)server_answer(
+        with, JSON_HEAD,
+        "{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion\",\"choices\":[{"
+        "\"message\":{\"content\":\"" SENTENCE "\"}}],\"system_fingerprint\":"
+        "\"fp_0123456789abcdef0123456789abcdef0123456789abcdef\"}");
+}
+
+static void research_54_a_document_without_usage_too(void **state)
+{
+    int64_t input;
+
+    (void)targets();
+    input = now->house->request->flow_targets.inputs[0];
+    scene_serve(now, 0, say_without_usage);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_use("a", 1, input + worth(SENTENCE, 1));
+}
+
+static void say_encoded(struct server *with)
+{
+    server_answer_once(with,
+                       "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                       "Content-Encoding: gzip\r\nContent-Length: 100\r\n\r\n"
+                       "0123456789012345678901234567890123456789012345678901234567890123456789"
+                       "012345678901234567890123456789");
+}
+
+/* Never nothing, and never all of it back. */
+static void research_54_what_cannot_be_read_is_settled_by_its_bytes(void **state)
+{
+    int64_t input;
+
+    (void)targets();
+    input = now->house->request->flow_targets.inputs[0];
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, say_encoded);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_use("a", 1, input + 100 / 5);
+}
+
+static void say_vectors(struct server *with)
+{
+    (void)server_answer(with, JSON_HEAD,
+                        "{\"data\":[{\"embedding\":[0.0123456789,-0.9876543210,0.0123456789,"
+                        "-0.9876543210,0.0123456789,-0.9876543210,0.0123456789]}],"
+                        "\"usage\":{\"prompt_tokens\":8,\"total_tokens\":8}}");
+}
+
+static void f6_embeddings_have_no_output(void **state)
+{
+    struct flow_target target;
+
+    scene_ask(now, "/v1/embeddings", "{\"model\":\"e\",\"input\":\"one two three\"}");
+    target = targets();
+    assert_int_equal(target.cost, now->house->request->flow_targets.inputs[0]);
+    assert_int_equal(target.predicted, 0);
+    assert_true(target.cost > 0);
+    scene_serve(now, 0, say_vectors);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_use("a", 1, 8);
+    assert_int_equal(view_of("a").estimate.ratio_samples, 1);
+    assert_int_equal(view_of("a").estimate.output_samples, 0);
 }
 
 static void stream_early_usage_and_close(struct server *with)
 {
-    server_answer_once(with, STREAM_HEAD ROLE
-                       "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}],"
-                       "\"usage\":{\"prompt_tokens\":500,\"completion_tokens\":1}}\n\n" WORD("x"));
+    server_answer_once(
+        with, STREAM_HEAD ROLE
+        "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}],"
+        "\"usage\":{\"prompt_tokens\":500,\"completion_tokens\":1}}\n\n" WORD(SENTENCE));
 }
 
 /* What a cut stream told of its usage is its beginning: taken where it is more than what was seen, and
@@ -377,7 +502,7 @@ static void research_54_an_early_usage_is_no_lesson(void **state)
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     scene_serve(now, 0, stream_early_usage_and_close);
     assert_int_equal(scene_run(*state), STEP_FAULT);
-    assert_use("a", 1, 500 + 3);
+    assert_use("a", 1, 500 + worth("x" SENTENCE, 1));
     assert_int_equal(view_of("a").estimate.ratio_samples, 0);
 }
 
@@ -518,6 +643,11 @@ int main(void)
         WITH_FLOW(a_request_counts_as_sent_from_its_first_byte),
         WITH_FLOW(f4_a_long_stream_is_charged_as_it_comes),
         WITH_FLOW(research_54_a_cut_stream_is_settled_by_what_came),
+        WITH_FLOW(f6_what_was_learned_of_the_input_holds_for_the_text_that_comes),
+        WITH_FLOW(research_54_a_whole_stream_without_usage_is_settled_by_its_text),
+        WITH_FLOW(research_54_a_document_without_usage_too),
+        WITH_FLOW(research_54_what_cannot_be_read_is_settled_by_its_bytes),
+        WITH_FLOW(f6_embeddings_have_no_output),
         WITH_FLOW(research_54_an_early_usage_is_no_lesson),
         WITH_FLOW(f6_of_an_answer_that_never_came_the_estimate_stays),
         WITH_FLOW(also_of_one_whose_output_was_not_charged_before),
