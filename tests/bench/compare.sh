@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Is P1 to P4 dearer than it was, or with flow control than without? Two Penstocks behind nginx in one run.
 #   BEFORE=DIRECTORY make bench-compare   beside the penstockd of another checkout's build directory
-#   FLOW=1 make bench-compare             flow = shaping, with quotas that nothing reaches, beside flow = none
+#   FLOW=1 make bench-compare             flow = shaping, with the largest quotas, beside flow = none
+#   FLOW=rate make bench-compare          the same with flow = rate
 #   ROUNDS=5                              instead of 9; one takes about a minute and a half
 #   ONLY=P1,P3                            only these (P1 P2 P3 P4)
 #   KEEP=1                                keep the servers' files and logs
