@@ -24,10 +24,11 @@
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-static void tell(struct adaptive_quota *quota, int64_t told)
+static void tell(struct adaptive_quota *quota, int64_t told, bool heard)
 {
     double share = quota->told > 0 ? quota->used / (double)quota->told : 1;
 
+    quota->heard = heard;
     if (quota->told == told)
         return;
     quota->told = told < 0                             ? 0
@@ -40,8 +41,8 @@ static void tell(struct adaptive_quota *quota, int64_t told)
 
 void adaptive_init(struct adaptive_row *row, const struct adaptive_terms *terms, int64_t now_ns)
 {
-    tell(&row->requests, terms->requests_quota);
-    tell(&row->tokens, terms->tokens_quota);
+    tell(&row->requests, terms->requests_quota, terms->requests_heard);
+    tell(&row->tokens, terms->tokens_quota, terms->tokens_heard);
     row->in_flight_max = terms->in_flight_max > 0 ? terms->in_flight_max : ADAPTIVE_IN_FLIGHT_MAX;
     row->server_queueing = terms->server_queueing;
     if (row->state == ADAPTIVE_NONE) {
@@ -336,7 +337,7 @@ static double share(const struct adaptive_quota *quota)
 
 static double learned(const struct adaptive_quota *quota)
 {
-    return quota->told > 0 ? 0 : quota->used;
+    return quota->told > 0 && !quota->heard ? 0 : quota->used;
 }
 
 struct adaptive_memory adaptive_export(const struct adaptive_row *row)

@@ -32,6 +32,8 @@
 struct adaptive_terms {
     int64_t requests_quota; /* per minute, of the upstream; 0 = not told */
     int64_t tokens_quota;   /* per minute (or of another unit); 0 = not told */
+    /* The upstream told it itself, and may be wrong: it does not begin faster for that. */
+    bool requests_heard, tokens_heard;
     uint32_t in_flight_max; /* 0 = ADAPTIVE_IN_FLIGHT_MAX */
     bool server_queueing;   /* the upstream lets calls wait instead of refusing a burst (F10) */
 };
@@ -115,9 +117,10 @@ int64_t adaptive_wait_ns(struct adaptive_row *row, uint32_t ahead, int64_t now_n
 /* What is worth keeping over a restart of the machine. The caller adds the age. */
 struct adaptive_memory {
     double watermark, pace, growth, requests_share, tokens_share;
-    double requests_learned, tokens_learned; /* quotas per minute that nobody told; 0 = none */
-    double mean_output;                      /* tokens; 0 = not known */
-    double tpt_base_s;                       /* seconds per token; 0 = not known */
+    double requests_learned,
+        tokens_learned; /* quotas per minute that nobody configured; 0 = none */
+    double mean_output; /* tokens; 0 = not known */
+    double tpt_base_s;  /* seconds per token; 0 = not known */
 };
 #define ADAPTIVE_MEMORY_NS INT64_C(3600000000000) /* older ones are not taken */
 struct adaptive_memory adaptive_export(const struct adaptive_row *row);

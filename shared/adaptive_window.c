@@ -30,7 +30,11 @@
 
 double adaptive_pace_start(const struct adaptive_row *row)
 {
-    return row->requests.told > 0 ? 0.2 * (double)row->requests.told / 60 : 1;
+    const double told = 0.2 * (double)row->requests.told / 60;
+
+    if (row->requests.told <= 0)
+        return 1;
+    return row->requests.heard ? adaptive_least(1, told) : told;
 }
 
 double adaptive_pace_least(const struct adaptive_row *row)

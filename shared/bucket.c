@@ -278,6 +278,7 @@ int64_t bucket_due_ns(struct bucket_row *row, int64_t cost_micro, int64_t now_ns
 void bucket_take(struct bucket_row *row, int64_t cost_micro, int64_t now_ns)
 {
     refill(row, now_ns);
+    row->taken_micro += (uint64_t)at_most(cost_micro, BUCKET_AMOUNT_MAX);
     if (is_bounded(row))
         add(row, -(wide)at_most(cost_micro, BUCKET_AMOUNT_MAX));
 }
@@ -285,13 +286,30 @@ void bucket_take(struct bucket_row *row, int64_t cost_micro, int64_t now_ns)
 void bucket_give_back(struct bucket_row *row, int64_t amount_micro, int64_t now_ns)
 {
     refill(row, now_ns);
+    row->taken_micro -= (uint64_t)at_most(amount_micro, BUCKET_AMOUNT_MAX);
     add(row, at_most(amount_micro, BUCKET_AMOUNT_MAX));
 }
 
 void bucket_settle(struct bucket_row *row, int64_t taken_micro, int64_t used_micro, int64_t now_ns)
 {
+    const int64_t over =
+        at_most(used_micro, BUCKET_AMOUNT_MAX) - at_most(taken_micro, BUCKET_AMOUNT_MAX);
+
     refill(row, now_ns);
+    row->taken_micro += (uint64_t)over;
     if (is_bounded(row))
-        add(row,
-            (wide)at_most(taken_micro, BUCKET_AMOUNT_MAX) - at_most(used_micro, BUCKET_AMOUNT_MAX));
+        add(row, -(wide)over);
+}
+
+void bucket_lower(struct bucket_row *row, int64_t left_micro, const struct bucket_mark *then,
+                  int64_t now_ns)
+{
+    const int64_t since_ns = now_ns > then->at_ns ? now_ns - then->at_ns : 0;
+    wide level = at_most(left_micro, BUCKET_AMOUNT_MAX);
+
+    refill(row, now_ns);
+    level -= (int64_t)(row->taken_micro - then->taken_micro);
+    level += (wide)row->rate_micro * since_ns / MINUTE_NS;
+    if (is_bounded(row) && level < row->balance_micro)
+        add(row, level - row->balance_micro);
 }

@@ -12,7 +12,7 @@
  * Warm-up: from its start the rate grows in a straight line from 0 to the full one in T, so that
  * R t^2 / 2T is issued by t < T, and R T/2 + R (t - T) after.
  *
- * A row of zeroes is a budget without bound: everything passes, nothing is counted. All functions:
+ * A row of zeroes is a budget without bound: everything passes, nothing but taken_micro is counted. All functions:
  * lock held. Every amount is >= 0 and is cut to BUCKET_AMOUNT_MAX, a rate to BUCKET_RATE_MAX, a
  * warm-up to BUCKET_WARMUP_MAX_NS: values that no quota reaches, and with which nothing overflows.
  */
@@ -64,6 +64,16 @@ void bucket_take(struct bucket_row *row, int64_t cost_micro, int64_t now_ns);
 void bucket_give_back(struct bucket_row *row, int64_t amount_micro, int64_t now_ns);
 /* What was taken turned out to be used_micro. */
 void bucket_settle(struct bucket_row *row, int64_t taken_micro, int64_t used_micro, int64_t now_ns);
+
+/* A moment to look back to. */
+struct bucket_mark {
+    uint64_t taken_micro; /* the row's, then */
+    int64_t at_ns;
+};
+/* At the mark there was no more than left_micro in it, as it turns out: as if it had been lowered then.
+ * What was taken since is missing, what filled since (at today's rate) is there. Never raises. */
+void bucket_lower(struct bucket_row *row, int64_t left_micro, const struct bucket_mark *then,
+                  int64_t now_ns);
 
 /* The warm-up's curve: what is issued by elapsed_ns, and the first instant by which amount is. The
  * latter is INT64_MAX when never. */

@@ -158,12 +158,22 @@ struct flow_use {
 };
 struct flow_use flow_use_locked(const struct flow_row *flow, int64_t now_ns);
 
+/* Where a quota is known from. */
+enum flow_quota_origin {
+    FLOW_QUOTA_UNKNOWN,
+    FLOW_QUOTA_CONFIGURED,
+    FLOW_QUOTA_HEADERS,  /* the upstream tells it itself (flow_told.h) */
+    FLOW_QUOTA_REFUSALS, /* ADAPTIVE learned it: see learned */
+};
+
 /* For people, and to keep what is learned (flow_memory.h). */
 struct flow_view {
     char quota_group[NAME_SIZE], model[NAME_SIZE];
     enum flow_strategy strategy;
     enum flow_unit unit;
-    int64_t requests_quota, units_quota;
+    int64_t requests_quota, units_quota; /* in force; 0 = not known */
+    enum flow_quota_origin requests_origin, units_origin;
+    int64_t requests_left, units_left;       /* of it, as the upstream told last; -1 = it did not */
     int64_t requests_balance, units_balance; /* whole ones; INT64_MAX = no bound */
     struct flow_use use;
     uint32_t in_flight, in_flight_limit; /* limit: UINT32_MAX = none */

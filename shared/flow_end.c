@@ -27,6 +27,8 @@ void flow_sent(struct gate *gate, uint32_t place, int64_t now_ns)
     REQUIRE(atomic_load(&row->state) != FLOW_PLACE_WAITING);
     if (atomic_load(&row->state) == FLOW_PLACE_GRANTED) {
         row->sent_ns = now_ns;
+        row->requests_taken = flow_row_of(gate, row)->requests.taken_micro;
+        row->units_taken = flow_row_of(gate, row)->units.taken_micro;
         flow_count_sent_locked(flow_row_of(gate, row), now_ns);
         flow_count_units_locked(flow_row_of(gate, row), row->charged, now_ns);
         atomic_store(&row->state, FLOW_PLACE_SENT);

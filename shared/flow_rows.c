@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "shared/bucket.h"
 #include "shared/flow_queue.h"
+#include "shared/flow_told.h"
 
 #include <string.h>
 
@@ -56,19 +57,26 @@ bool flow_holds_back(const struct flow_row *flow)
     return flow->strategy >= FLOW_STRATEGY_RATE;
 }
 
-static void set_budget(struct bucket_row *row, const struct adaptive_budget *budget, int64_t now_ns)
+/* The less is left of the quota upstream, the slower it fills here. */
+static void set_rate(struct bucket_row *row, int64_t rate_micro, int64_t open, int64_t now_ns)
 {
-    if (row->rate_micro != budget->rate_micro)
-        bucket_set_rate(row, budget->rate_micro, now_ns);
-    if (row->capacity_micro != budget->capacity_micro)
-        bucket_set_capacity(row, budget->capacity_micro, now_ns);
+    bucket_set_rate(row, rate_micro / FLOW_OPEN_FULL * open + rate_micro % FLOW_OPEN_FULL, now_ns);
+}
+
+static void set_budget(struct bucket_row *row, const struct adaptive_budget *budget, int64_t open,
+                       int64_t now_ns)
+{
+    set_rate(row, budget->rate_micro, open, now_ns);
+    bucket_set_capacity(row, budget->capacity_micro, now_ns);
 }
 
 struct flow_limits flow_limits_locked(struct flow_row *flow, int64_t now_ns)
 {
+    const int64_t requests_open = flow_open_of(&flow->requests_known, now_ns);
+    const int64_t units_open = flow_open_of(&flow->units_known, now_ns);
     struct flow_limits limits = {
         .in_flight = flow->max_concurrent > 0 ? flow->max_concurrent : UINT32_MAX,
-        .interval_ns = flow->interval_ns,
+        .interval_ns = flow->interval_ns * FLOW_OPEN_FULL / requests_open,
         .not_before_ns = flow->paused_until_ns,
     };
 
@@ -83,9 +91,14 @@ struct flow_limits flow_limits_locked(struct flow_row *flow, int64_t now_ns)
         limits.epoch = learned.epoch;
         limits.interval_ns = learned.interval_ns;
         limits.not_before_ns = learned.drained_until_ns;
-        set_budget(&flow->requests, &learned.requests, now_ns);
-        set_budget(&flow->units, &learned.tokens, now_ns);
+        set_budget(&flow->requests, &learned.requests, requests_open, now_ns);
+        set_budget(&flow->units, &learned.tokens, units_open, now_ns);
+        return limits;
     }
+    if (flow->requests_known.left_ns > 0)
+        set_rate(&flow->requests, flow->requests_rate_micro, requests_open, now_ns);
+    if (flow->units_known.left_ns > 0)
+        set_rate(&flow->units, flow->units_rate_micro, units_open, now_ns);
     return limits;
 }
 
@@ -114,47 +127,56 @@ static uint64_t hash_terms(const struct flow_terms *terms)
     const int64_t all[] = {
         terms->strategy,         terms->unit,       terms->requests_quota, terms->units_quota,
         terms->initial_requests, terms->warmup_ns,  terms->max_concurrent, terms->server_queueing,
-        terms->weights[0],       terms->weights[1], terms->weights[2]};
+        terms->weights[0],       terms->weights[1], terms->weights[2],     terms->ignores_told};
 
     return hash_bytes(all, sizeof all);
 }
 
-static struct bucket_terms request_terms(const struct flow_terms *terms)
+static struct bucket_terms request_terms(const struct flow_row *flow)
 {
+    const int64_t quota_micro = flow->requests_quota * BUCKET_UNIT;
     struct bucket_terms bucket = {0};
 
-    if (terms->requests_quota <= 0)
+    if (flow->requests_quota <= 0)
         return bucket;
-    if (terms->strategy == FLOW_STRATEGY_RATE) {
-        bucket.capacity_micro = bucket.rate_micro = terms->requests_quota * BUCKET_UNIT;
-        bucket.initial_micro = terms->initial_requests * BUCKET_UNIT;
-    } else if (terms->strategy == FLOW_STRATEGY_SHAPING) {
-        bucket = bucket_terms_strict(terms->requests_quota);
+    if (flow->strategy == FLOW_STRATEGY_RATE) {
+        bucket.capacity_micro = bucket.rate_micro = quota_micro;
+        bucket.initial_micro = flow->initial_requests * BUCKET_UNIT;
+    } else if (flow->strategy == FLOW_STRATEGY_SHAPING) {
+        bucket = bucket_terms_strict(flow->requests_quota);
         /* The first call never waits for a ramp that begins with it. */
         bucket.initial_micro =
-            (terms->initial_requests > 1 ? terms->initial_requests : 1) * BUCKET_UNIT;
-        bucket.warmup_ns = terms->warmup_ns;
+            (flow->initial_requests > 1 ? flow->initial_requests : 1) * BUCKET_UNIT;
+        bucket.warmup_ns = flow->warmup_ns;
     }
     return bucket;
 }
 
 /* The ramp of requests is one of units too: these start with what the capacity allows. */
-static struct bucket_terms unit_terms(const struct flow_terms *terms)
+static struct bucket_terms unit_terms(const struct flow_row *flow)
 {
     struct bucket_terms bucket = {0};
 
-    if (terms->units_quota > 0 && terms->strategy == FLOW_STRATEGY_SHAPING) {
-        bucket = bucket_terms_strict(terms->units_quota);
+    if (flow->units_quota > 0 && flow->strategy == FLOW_STRATEGY_SHAPING) {
+        bucket = bucket_terms_strict(flow->units_quota);
         bucket.initial_micro = bucket.capacity_micro;
     }
     return bucket;
 }
 
-/* What is owed or saved stays, as far as it can. */
+/* Calls in flight look back to what was taken. */
+static void init_bucket(struct bucket_row *row, const struct bucket_terms *terms, int64_t now_ns)
+{
+    const uint64_t taken_micro = row->taken_micro;
+
+    bucket_init(row, terms, now_ns);
+    row->taken_micro = taken_micro;
+}
+
 static void change_bucket(struct bucket_row *row, const struct bucket_terms *terms, int64_t now_ns)
 {
     if (row->capacity_micro == 0 || terms->capacity_micro == 0) {
-        bucket_init(row, terms, now_ns);
+        init_bucket(row, terms, now_ns);
         return;
     }
     bucket_set_rate(row, terms->rate_micro, now_ns);
@@ -170,16 +192,18 @@ static void begin_full(struct bucket_row *row, const struct adaptive_budget *bud
                                        .rate_micro = budget->rate_micro,
                                        .initial_micro = budget->capacity_micro};
 
-    bucket_init(row, &terms, now_ns);
+    init_bucket(row, &terms, now_ns);
 }
 
-static void begin_adaptive(struct flow_row *flow, const struct flow_terms *terms, int64_t now_ns)
+static void tell_adaptive(struct flow_row *flow, int64_t now_ns)
 {
     const struct adaptive_terms known = {
-        .requests_quota = terms->requests_quota,
-        .tokens_quota = terms->units_quota,
-        .in_flight_max = terms->max_concurrent,
-        .server_queueing = terms->server_queueing,
+        .requests_quota = flow->requests_quota,
+        .tokens_quota = flow->units_quota,
+        .requests_heard = flow->requests_quota != flow->requests_known.configured,
+        .tokens_heard = flow->units_quota != flow->units_known.configured,
+        .in_flight_max = flow->max_concurrent,
+        .server_queueing = flow->adaptive.server_queueing != 0,
     };
     const bool first = flow->adaptive.state == ADAPTIVE_NONE;
 
@@ -192,26 +216,49 @@ static void begin_adaptive(struct flow_row *flow, const struct flow_terms *terms
     }
 }
 
+void flow_set_quotas_locked(struct flow_row *flow, int64_t now_ns)
+{
+    struct bucket_terms requests, units;
+
+    flow->requests_quota = flow_quota_of(&flow->requests_known);
+    flow->units_quota = flow_quota_of(&flow->units_known);
+    requests = request_terms(flow);
+    units = unit_terms(flow);
+    flow->requests_rate_micro = requests.rate_micro;
+    flow->units_rate_micro = units.rate_micro;
+    flow->interval_ns = flow->strategy == FLOW_STRATEGY_SHAPING && flow->requests_quota > 0
+                            ? 60 * NS_PER_S / flow->requests_quota
+                            : 0;
+    if (flow->strategy == FLOW_STRATEGY_ADAPTIVE) {
+        tell_adaptive(flow, now_ns);
+        return;
+    }
+    change_bucket(&flow->requests, &requests, now_ns);
+    change_bucket(&flow->units, &units, now_ns);
+}
+
+static void configure_quota(struct flow_quota_row *quota, int64_t configured, bool keeps_told)
+{
+    if (!keeps_told)
+        *quota = (struct flow_quota_row){0};
+    quota->configured = configured;
+}
+
 static void apply(struct flow_row *flow, const struct flow_terms *terms, int64_t now_ns)
 {
-    const struct bucket_terms requests = request_terms(terms);
-    const struct bucket_terms units = unit_terms(terms);
+    const bool keeps_told = !terms->ignores_told && flow->unit == terms->unit;
 
-    if (terms->strategy != FLOW_STRATEGY_ADAPTIVE) {
-        flow->adaptive = (struct adaptive_row){0};
-        change_bucket(&flow->requests, &requests, now_ns);
-        change_bucket(&flow->units, &units, now_ns);
-    } else {
-        begin_adaptive(flow, terms, now_ns);
-    }
+    configure_quota(&flow->requests_known, terms->requests_quota, !terms->ignores_told);
+    configure_quota(&flow->units_known, terms->units_quota, keeps_told);
     flow->strategy = terms->strategy;
     flow->unit = terms->unit;
     flow->max_concurrent = terms->max_concurrent;
-    flow->requests_quota = terms->requests_quota;
-    flow->units_quota = terms->units_quota;
-    flow->interval_ns = terms->strategy == FLOW_STRATEGY_SHAPING && terms->requests_quota > 0
-                            ? 60 * NS_PER_S / terms->requests_quota
-                            : 0;
+    flow->initial_requests = terms->initial_requests;
+    flow->warmup_ns = terms->warmup_ns;
+    if (terms->strategy != FLOW_STRATEGY_ADAPTIVE)
+        flow->adaptive = (struct adaptive_row){0};
+    flow->adaptive.server_queueing = terms->server_queueing;
+    flow_set_quotas_locked(flow, now_ns);
     for (uint32_t i = 0; i < FLOW_CLASSES; i++)
         flow->classes[i].weight = terms->weights[i] > 0 ? terms->weights[i] : 1;
 }
@@ -385,6 +432,20 @@ static int64_t whole(struct bucket_row *row, int64_t now_ns)
     return row->capacity_micro == 0 ? INT64_MAX : bucket_balance_micro(row, now_ns) / BUCKET_UNIT;
 }
 
+static enum flow_quota_origin origin_of(const struct flow_quota_row *quota, double learned)
+{
+    const int64_t in_force = flow_quota_of(quota);
+
+    if (in_force > 0)
+        return in_force == quota->configured ? FLOW_QUOTA_CONFIGURED : FLOW_QUOTA_HEADERS;
+    return learned > 0 ? FLOW_QUOTA_REFUSALS : FLOW_QUOTA_UNKNOWN;
+}
+
+static int64_t left_of(const struct flow_quota_row *quota)
+{
+    return quota->left_ns > 0 ? quota->left : -1;
+}
+
 static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
 {
     const struct flow_limits limits = flow_limits_locked(flow, now_ns);
@@ -394,6 +455,10 @@ static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
         .unit = (enum flow_unit)flow->unit,
         .requests_quota = flow->requests_quota,
         .units_quota = flow->units_quota,
+        .requests_origin = origin_of(&flow->requests_known, flow->adaptive.requests.used),
+        .units_origin = origin_of(&flow->units_known, flow->adaptive.tokens.used),
+        .requests_left = left_of(&flow->requests_known),
+        .units_left = left_of(&flow->units_known),
         .requests_balance = whole(&flow->requests, now_ns),
         .units_balance = whole(&flow->units, now_ns),
         .use = flow_use_locked(flow, now_ns),

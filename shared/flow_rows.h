@@ -24,6 +24,9 @@ struct flow_limits {
 struct flow_limits flow_limits_locked(struct flow_row *flow, int64_t now_ns);
 /* Is anything held back at all? */
 bool flow_holds_back(const struct flow_row *flow);
+/* What is configured or told of its quotas is another now: budgets, pace and controller follow. What is
+ * owed or saved stays, as far as it can. */
+void flow_set_quotas_locked(struct flow_row *flow, int64_t now_ns);
 /* Before a decision: somebody comes after nobody was there for a while. */
 void flow_wake_locked(struct flow_row *flow, int64_t now_ns);
 

@@ -22,11 +22,14 @@ enum flow_strategy {
 enum flow_unit { FLOW_UNIT_TOKENS, FLOW_UNIT_IMAGES, FLOW_UNIT_SECONDS, FLOW_UNIT_TASKS };
 enum flow_class { FLOW_INTERACTIVE, FLOW_NORMAL, FLOW_BULK };
 
+#define FLOW_INITIAL_ALL INT64_C(1000000000) /* more than any quota */
+
 struct flow_terms {
     enum flow_strategy strategy;
     enum flow_unit unit;
     int64_t requests_quota;   /* of the upstream, per minute; 0 = not known: no bound */
     int64_t units_quota;      /* likewise */
+    bool ignores_told;        /* what the upstream itself tells of them is not believed */
     int64_t initial_requests; /* RATE, SHAPING: may go at once after a start or a long pause */
     int64_t warmup_ns;        /* SHAPING */
     uint32_t max_concurrent;  /* calls in flight; 0 = no bound (adaptive: its own) */

@@ -2,6 +2,7 @@
 #include "shared/flow_inside.h"
 
 #include "shared/bucket.h"
+#include "shared/flow_told.h"
 #include "shared/roster.h"
 
 static struct layout_area *layout_of(const struct gate *gate)
@@ -142,6 +143,7 @@ void flow_tick_locked(struct gate *gate, int64_t now_ns)
 
         if (layout->flow_hashes[i] == 0)
             continue;
+        flow_forget_told_locked(flow, now_ns);
         if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
             adaptive_tick(&flow->adaptive, now_ns);
         flow_ring_locked(gate, flow, now_ns);

@@ -358,6 +358,7 @@ struct bucket_row {
     int64_t since_ns;     /* the rate is what it is since then ... */
     int64_t remainder;    /* ... and so many 60*10^9ths of a micro-unit were over */
     int64_t warm_from_ns; /* start of the warm-up while warming */
+    uint64_t taken_micro; /* ever, less what was given back; wraps */
     uint32_t warming;
     uint32_t unused;
 };
@@ -398,6 +399,7 @@ struct adaptive_window {
 /* A quota per minute as the controller uses it. */
 struct adaptive_quota {
     int64_t told;   /* 0 = not */
+    uint64_t heard; /* 1: by the upstream itself */
     double used;    /* what we use of it; 0 = not told and never refused: no bound */
     double ceiling; /* our use of a minute when it was refused last; 0 = never */
     double minute;  /* our use of the last one; 0 = not known */
@@ -492,10 +494,11 @@ struct flow_place_row {
     int64_t cost;      /* what its class is charged for, and its units when granted */
     int64_t charged;   /* units taken from the flow so far; settled against the real ones */
     int64_t predicted; /* units beyond cost that burial books of a sent one */
-    int64_t pace_from_ns, pace_until_ns; /* the flow's next_send_ns before and after its grant */
-    int64_t tag_charged;                 /* what its class's finish tag was moved on by */
-    uint64_t client_key;                 /* of flow_clients, 0 = not counted there */
-    uint64_t epoch;                      /* of the controller, when it was granted */
+    int64_t pace_from_ns, pace_until_ns;  /* the flow's next_send_ns before and after its grant */
+    uint64_t requests_taken, units_taken; /* of the flow's budgets when it was sent (taken_micro) */
+    int64_t tag_charged;                  /* what its class's finish tag was moved on by */
+    uint64_t client_key;                  /* of flow_clients, 0 = not counted there */
+    uint64_t epoch;                       /* of the controller, when it was granted */
 };
 
 /* How many of one client wait in one flow; an index, built again from the rows. */
@@ -533,14 +536,33 @@ struct flow_undo {
     struct bucket_row requests, units;
 };
 
+/* A quota per minute: as configured, and as the upstream tells it (flow_told.h). */
+struct flow_quota_row {
+    int64_t configured;     /* 0 = not */
+    int64_t told;           /* as it is believed; 0 = not */
+    int64_t told_ns;        /* when it was told last */
+    int64_t other;          /* another one that is told lately; 0 = none ... */
+    int64_t other_passed;   /* ... while so much was let through ... */
+    int64_t other_ns;       /* ... since then */
+    uint32_t other_answers; /* that told it, one after another */
+    uint32_t unused;
+    int64_t left_whole;   /* 0 = not told, or the limit that stood beside: */
+    int64_t left;         /* of it, as the answer to the newest call told ... */
+    int64_t left_sent_ns; /* ... which was sent then ... */
+    int64_t left_ns;      /* ... and answered then; 0 = never told */
+};
+
 /* One (quota group, model): what of it is in use, what may be, and who waits. */
 struct flow_row {
     uint32_t strategy, unit; /* enum flow_strategy, enum flow_unit */
     uint32_t max_concurrent; /* 0 = no bound */
     char quota_group[NAME_SIZE], model[NAME_SIZE];
-    uint64_t terms_hash, terms_generation; /* whose terms these are */
-    int64_t requests_quota, units_quota;   /* per minute; 0 = not known */
-    int64_t interval_ns;                   /* between two sends, but for adaptive */
+    uint64_t terms_hash, terms_generation;             /* whose terms these are */
+    int64_t requests_quota, units_quota;               /* in force, per minute; 0 = not known */
+    struct flow_quota_row requests_known, units_known; /* what they are made of */
+    int64_t requests_rate_micro, units_rate_micro;     /* of the budgets when fully open */
+    int64_t initial_requests, warmup_ns;               /* from the terms */
+    int64_t interval_ns;                               /* between two sends, but for adaptive */
     struct bucket_row requests, units;
     struct adaptive_row adaptive;
     int64_t next_send_ns, paused_until_ns;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "worker/flow_call.h"
+#include "worker/flow_head.h"
 #include "worker/model_edit.h"
 #include "worker/request.h"
 #include "worker/upstream.h"
@@ -118,6 +119,7 @@ static bool on_head(void *context, const struct http_head *head)
     attempt->is_encoded = encoding && *encoding && strcasecmp(encoding, "identity") != 0;
     attempt->by_close = head->content_length < 0 && !is_chunked(head);
     attempt->last_ns = clock_monotonic_ns();
+    flow_head_hear(attempt, head);
     upstream_head_translate(attempt, head);
     if (attempt->head.overflowed) { /* half a head would swallow the body's beginning */
         attempt->fault = FAULT_out_of_memory;

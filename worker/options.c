@@ -18,6 +18,7 @@ static const char *const choices_source_dialect[] = {"openai",    "dashscope", "
                                                      "anthropic", "plain",     NULL};
 static const char *const choices_scope_balance[] = {"ordered", "weighted", NULL};
 static const char *const choices_scope_when_all_open[] = {"try", "refuse", NULL};
+static const char *const choices_source_limit_headers[] = {"believe", "rely", "ignore", NULL};
 static const char *const choices_source_flow_unit[] = {"tokens", "images", "seconds", "tasks",
                                                        NULL};
 static const char *const choices_scope_flow[] = {"none",    "retry",    "rate",

@@ -26,6 +26,13 @@ enum client_gone_policy { CLIENT_GONE_CANCEL, CLIENT_GONE_FINISH };
 /* Order of the words of scope.balance and scope.when_all_open. */
 enum balance { BALANCE_ORDERED, BALANCE_WEIGHTED };
 enum all_open_policy { ALL_OPEN_TRY, ALL_OPEN_REFUSE };
+/* Order of the words of source.limit_headers. */
+enum limit_headers {
+    LIMIT_HEADERS_BELIEVE,
+    LIMIT_HEADERS_RELY, /* likewise, and rpm and tpm need not be known beforehand */
+    LIMIT_HEADERS_IGNORE,
+};
+
 /* Order of the words of source.flow_unit and scope.flow: enum flow_unit, enum flow_strategy
  * (shared/flow_terms.h). Of scope.tpm_charge: */
 enum tpm_charge { TPM_CHARGE_PREDICTED, TPM_CHARGE_INPUT };

@@ -196,12 +196,14 @@ struct flow_terms options_flow_terms(const struct scope_options *scope,
                                      const struct source_options *source, const char *model)
 {
     struct model_limit limit = options_limit_of(source, model);
-    int64_t initial = scope->flow == FLOW_STRATEGY_RATE ? limit.rpm : 0;
+    int64_t all = limit.rpm > 0 ? limit.rpm : FLOW_INITIAL_ALL;
+    int64_t initial = scope->flow == FLOW_STRATEGY_RATE ? all : 0;
     struct flow_terms terms = {
         .strategy = (enum flow_strategy)scope->flow,
         .unit = (enum flow_unit)source->flow_unit,
         .requests_quota = limit.rpm,
         .units_quota = source->flow_unit == FLOW_UNIT_TASKS ? 0 : limit.tpm,
+        .ignores_told = source->limit_headers == LIMIT_HEADERS_IGNORE,
         .initial_requests = scope->flow_initial >= 0 ? scope->flow_initial : initial,
         .warmup_ns = scope->flow_warmup_ms * INT64_C(1000000),
         .max_concurrent = (uint32_t)source->max_concurrency,
@@ -237,18 +239,21 @@ static void check_quotas_known(struct options_loader *loader, const struct scope
     const char *missing = lacking(scope, source, source->rpm, source->tpm);
     bool none_at_all = source->rpm == 0 && source->tpm == 0;
 
+    if (source->limit_headers == LIMIT_HEADERS_RELY)
+        return;
     if (missing && none_at_all && source->limits->glob)
         options_warning(loader, subject,
                         "only the models in model_limits of [source %s] are kept within limits, as "
                         "it has no %s for the others",
                         source->name, missing);
     else if (missing)
-        options_error(loader, subject,
-                      "%s needs %s of each source, and [source %s] does not say it; write %s = "
-                      "what the upstream grants per minute%s, or flow = adaptive, which learns it",
-                      strategy, missing, source->name,
-                      strncmp(missing, "rpm", 3) == 0 ? "rpm" : "tpm",
-                      strcmp(missing, "rpm and tpm") == 0 ? ", and tpm" : "");
+        options_error(
+            loader, subject,
+            "%s needs %s of each source, and [source %s] does not say it; write %s = "
+            "what the upstream grants per minute%s, limit_headers = rely if its answers tell "
+            "it, or flow = adaptive, which learns it",
+            strategy, missing, source->name, strncmp(missing, "rpm", 3) == 0 ? "rpm" : "tpm",
+            strcmp(missing, "rpm and tpm") == 0 ? ", and tpm" : "");
     for (const struct model_limit *at = source->limits; at->glob; at++) {
         missing = lacking(scope, source, at->rpm, at->tpm);
         if (missing)
@@ -286,6 +291,7 @@ static const struct {
     {"rpm", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"tpm", COUNTS_TOKENS, "shaping or adaptive"},
     {"model_limits", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"limit_headers", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"max_concurrency", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"flow_unit", COUNTS_TOKENS, "shaping or adaptive"},
 };
@@ -395,6 +401,8 @@ static const char *disagreement(const struct source_options *a, const struct sou
         return "tpm";
     if (!same_limits(a->limits, b->limits))
         return "model_limits";
+    if (a->limit_headers != b->limit_headers)
+        return "limit_headers";
     if (a->max_concurrency != b->max_concurrency)
         return "max_concurrency";
     return a->flow_unit != b->flow_unit ? "flow_unit" : NULL;

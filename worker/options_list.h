@@ -195,6 +195,11 @@ OPTION(source, tpm, tpm, COUNT, "0", 0, 10000000000, RELOAD,
 OPTION(source, model_limits, model_limits, LIST, "", 0, 0, RELOAD,
        "models with an rpm and tpm of their own: MODEL:RPM:TPM, so qwen-max:1200:1m; MODEL as this "
        "source calls it, or a glob; the first that fits counts, and a 0 means not known")
+OPTION(source, limit_headers, limit_headers, CHOICE, "believe", 0, 0, RELOAD,
+       "the x-ratelimit and anthropic-ratelimit headers of its answers: believe (what they tell as "
+       "limit is the quota where rpm, tpm and model_limits tell none, and lowers theirs; when little "
+       "remains, calls go more slowly), rely (the same, and flow = rate or shaping needs no rpm and "
+       "tpm: nothing is held back until three answers told them) or ignore")
 OPTION(source, max_concurrency, max_concurrency, COUNT, "0", 0, 8192, RELOAD,
        "calls or tasks in progress for each model of this account, by all its sources together; 0 "
        "= no limit. One more waits its turn. For scopes with flow = rate, shaping or adaptive")

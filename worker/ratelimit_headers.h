@@ -3,9 +3,9 @@
  * x-ratelimit-*, anthropic-ratelimit-*. Collected header by header, like judge_hints. Pure.
  *
  * What is missing, negative, not a number, or a limit of 0 (Azure sends -1 and 0 for "not told") is
- * unknown: -1. Take care with the numbers: `remaining` is older than what was sent since; `reset` is
- * the time until all of the quota is back, not a time to wait; and the head does not tell the period
- * of a limit (Groq's requests are per day).
+ * unknown: -1. Take care with the numbers: `remaining` is older than what was sent since, and the head
+ * does not tell the period of a limit (Groq's requests are per day). `reset` is not read: it is the
+ * time until all of the quota is back, no time to wait.
  */
 #ifndef WORKER_RATELIMIT_HEADERS_H
 #define WORKER_RATELIMIT_HEADERS_H
@@ -22,7 +22,7 @@ enum ratelimit_unit {
 };
 
 struct ratelimit {
-    int64_t limit, remaining, reset_ms; /* each -1 = unknown */
+    int64_t limit, remaining; /* each -1 = unknown */
     /* The collector's own: the limit was told as none. */
     bool void_limit;
 };
@@ -33,7 +33,6 @@ struct ratelimit_headers {
 };
 
 void ratelimit_headers_begin(struct ratelimit_headers *headers);
-void ratelimit_headers_read(struct ratelimit_headers *headers, const char *name, const char *value,
-                            int64_t now_wall_ms);
+void ratelimit_headers_read(struct ratelimit_headers *headers, const char *name, const char *value);
 
 #endif

@@ -491,6 +491,43 @@ static void f4_a_warm_up_that_is_configured_away_ends(void **state)
     }
 }
 
+/* F7: at the mark there were 100, as is said later. */
+static void f7_lowered_as_if_it_had_been_then(void **state)
+{
+    struct bucket_row row = row_with(UNITS(1000), UNITS(60), UNITS(500), 0);
+    const struct bucket_mark mark = {.taken_micro = row.taken_micro, .at_ns = NOW_NS};
+    struct bucket_mark here;
+
+    (void)state;
+    bucket_take(&row, UNITS(30), NOW_NS);
+    bucket_give_back(&row, UNITS(10), NOW_NS + NS_PER_S);
+    bucket_settle(&row, UNITS(20), UNITS(25), NOW_NS + NS_PER_S);
+    assert_int_equal(row.taken_micro - mark.taken_micro, UNITS(25));
+    bucket_lower(&row, UNITS(900), &mark, NOW_NS + 4 * NS_PER_S); /* never up */
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + 4 * NS_PER_S), UNITS(479));
+    bucket_lower(&row, UNITS(100), &mark, NOW_NS + 4 * NS_PER_S);
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + 4 * NS_PER_S), UNITS(79));
+    bucket_lower(&row, UNITS(100), &mark,
+                 NOW_NS + 9 * NS_PER_S); /* the same again is nothing new */
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + 9 * NS_PER_S), UNITS(84));
+    here = (struct bucket_mark){.taken_micro = row.taken_micro, .at_ns = NOW_NS + 9 * NS_PER_S};
+    bucket_lower(&row, 0, &here, NOW_NS + 9 * NS_PER_S);
+    assert_int_equal(bucket_balance_micro(&row, NOW_NS + 9 * NS_PER_S), 0);
+}
+
+static void f7_what_has_no_bound_is_not_lowered(void **state)
+{
+    struct bucket_row row = {0};
+    const struct bucket_mark mark = {.taken_micro = UINT64_MAX - 5, .at_ns = INT64_MAX};
+
+    (void)state;
+    bucket_take(&row, UNITS(5), NOW_NS);
+    assert_int_equal(row.taken_micro, UNITS(5));
+    bucket_lower(&row, 0, &mark, NOW_NS);
+    assert_int_equal(row.balance_micro, 0);
+    assert_true(bucket_has(&row, UNITS(1000), NOW_NS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +549,8 @@ int main(void)
         cmocka_unit_test_setup(f4_no_minute_has_more_than_the_quota, seeded),
         cmocka_unit_test_setup(f4_no_minute_has_more_tokens_than_the_quota, seeded),
         cmocka_unit_test_setup(absurd_values_overflow_nothing, seeded),
+        cmocka_unit_test_setup(f7_lowered_as_if_it_had_been_then, seeded),
+        cmocka_unit_test_setup(f7_what_has_no_bound_is_not_lowered, seeded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,7 +235,8 @@ static void test_F8_weights_and_waits_that_are_wrong(void **state)
 static void test_F3_F4_a_strategy_needs_its_limits(void **state)
 {
 #define FLOW(line) "t.conf:" line ": scope s.flow: "
-#define OR_ADAPTIVE ", or flow = adaptive, which learns it\n"
+#define OR_ADAPTIVE                                                                                \
+    ", limit_headers = rely if its answers tell it, or flow = adaptive, which learns it\n"
 #define SAYS_NOT " of each source, and [source a] does not say it; write "
 #define GRANTS " = what the upstream grants per minute"
 #define ONLY_THOSE                                                                                 \
@@ -255,6 +256,11 @@ static void test_F3_F4_a_strategy_needs_its_limits(void **state)
         {SOURCE("rpm = 1\nflow_unit = tasks\n") SCOPE("flow = shaping"), "", false},
         {SOURCE("rpm = 1\nflow_unit = images\n") SCOPE("flow = shaping"),
          FLOW("7") "shaping needs tpm" SAYS_NOT "tpm" GRANTS OR_ADAPTIVE, true},
+        /* F7: the upstream tells, and whoever says so knows. */
+        {SOURCE("limit_headers = rely\n") SCOPE("flow = rate"), "", false},
+        {SOURCE("limit_headers = rely\nrpm = 1\n") SCOPE("flow = shaping"), "", false},
+        {SOURCE("limit_headers = ignore\n") SCOPE("flow = rate"),
+         FLOW("6") "rate needs rpm" SAYS_NOT "rpm" GRANTS OR_ADAPTIVE, true},
         /* F5: learns. */
         {SOURCE("") SCOPE("flow = adaptive"), "", false},
         {SOURCE("rpm = 1\n") SCOPE("flow = adaptive"), "", false},

@@ -1,0 +1,188 @@
+/* flow_told.c - what the upstream says of its quotas; see flow_told.h. */
+#include "shared/flow_told.h"
+
+#include "shared/bucket.h"
+#include "shared/flow_inside.h"
+#include "shared/flow_rows.h"
+
+#define OPEN_LEAST 4            /* twentieths: a fifth, as after refusals (adaptive.h) */
+#define FADE_NS (60 * NS_PER_S) /* the upstream's minute: what was left then says no more */
+#define LEFT_MAX (BUCKET_AMOUNT_MAX / BUCKET_UNIT)
+#define QUOTA_MAX (BUCKET_RATE_MAX / BUCKET_UNIT) /* more is no bound */
+
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+/* Within 5 %. */
+static bool is_about(int64_t value, int64_t other)
+{
+    const int64_t apart = value > other ? value - other : other - value;
+
+    return apart * FLOW_TOLD_PARTS <= other;
+}
+
+/* One more answer told it; was more than it let through while it was told? */
+static bool is_refuted(struct flow_quota_row *quota, int64_t passed, int64_t now_ns)
+{
+    if (now_ns - quota->other_ns > 60 * NS_PER_S) {
+        quota->other_ns = now_ns;
+        quota->other_passed = 0;
+    }
+    quota->other_passed += passed;
+    return quota->other_passed > quota->other;
+}
+
+/* passed: units that the call may cost, 0 when it was refused. True: the told quota is another now. */
+static bool hear_limit(struct flow_quota_row *quota, int64_t limit, int64_t passed, int64_t now_ns)
+{
+    if (limit <= 0)
+        return false;
+    limit = clock_earlier(limit, QUOTA_MAX);
+    if (quota->told > 0 && is_about(limit, quota->told)) {
+        quota->told_ns = now_ns;
+        quota->other = 0;
+        return false;
+    }
+    if (quota->other == 0 || !is_about(limit, quota->other)) {
+        quota->other = limit;
+        quota->other_answers = 0;
+        quota->other_passed = 0;
+        quota->other_ns = now_ns;
+    }
+    if (is_refuted(quota, passed, now_ns)) {
+        quota->other = 0;
+        return false;
+    }
+    if (++quota->other_answers < FLOW_TOLD_TIMES)
+        return false;
+    quota->told = quota->other;
+    quota->told_ns = now_ns;
+    quota->other = 0;
+    return true;
+}
+
+int64_t flow_quota_of(const struct flow_quota_row *quota)
+{
+    if (quota->told == 0 || (quota->configured > 0 && quota->configured < quota->told))
+        return quota->configured;
+    return quota->told;
+}
+
+/* A quota that was not known is, in the middle of a minute: that counts, and is no start. */
+static void begin_bounded(struct bucket_row *row, int64_t room, int64_t now_ns)
+{
+    const struct bucket_mark here = {.taken_micro = row->taken_micro, .at_ns = now_ns};
+    const int64_t warmup_ns = row->warmup_ns;
+
+    bucket_lower(row, flow_later(room, 0) * BUCKET_UNIT, &here, now_ns);
+    bucket_set_warmup(row, 0, now_ns);
+    bucket_set_warmup(row, warmup_ns, now_ns);
+}
+
+static void hear_limits(struct flow_row *flow, const struct flow_told *told, int64_t charged,
+                        int64_t now_ns)
+{
+    const bool requests_bounded = flow->requests.capacity_micro > 0;
+    const bool units_bounded = flow->units.capacity_micro > 0;
+    const int64_t requests =
+        told->requests.limit < FLOW_TOLD_REQUESTS_MIN ? 0 : told->requests.limit;
+    const bool news[] = {
+        hear_limit(&flow->requests_known, requests, told->refused ? 0 : 1, now_ns),
+        hear_limit(&flow->units_known, told->units.limit, told->refused ? 0 : charged, now_ns),
+    };
+    struct flow_use use;
+
+    if (!news[0] && !news[1])
+        return;
+    flow_set_quotas_locked(flow, now_ns);
+    use = flow_use_locked(flow, now_ns);
+    if (!requests_bounded)
+        begin_bounded(&flow->requests, flow->requests_quota - use.sends, now_ns);
+    if (!units_bounded)
+        begin_bounded(&flow->units, flow->units_quota - use.units, now_ns);
+}
+
+/* ---- what is left ---------------------------------------------------------------------------- */
+
+/* Answers overtake each other: the one to the newest call counts. */
+static void note_left(struct flow_quota_row *quota, const struct flow_told_quota *told,
+                      int64_t sent_ns, int64_t now_ns)
+{
+    if (told->left < 0 || (quota->left_ns > 0 && sent_ns < quota->left_sent_ns))
+        return;
+    quota->left_whole = told->limit > 0 ? clock_earlier(told->limit, LEFT_MAX) : 0;
+    quota->left = clock_earlier(told->left, LEFT_MAX);
+    quota->left_sent_ns = sent_ns;
+    quota->left_ns = now_ns;
+}
+
+int64_t flow_open_of(const struct flow_quota_row *quota, int64_t now_ns)
+{
+    const int64_t whole = quota->left_whole > 0 ? quota->left_whole : flow_quota_of(quota);
+    int64_t open;
+
+    if (quota->left_ns == 0 || quota->left * FLOW_TOLD_PARTS >= whole)
+        return FLOW_OPEN_FULL;
+    open = flow_later(OPEN_LEAST,
+                      quota->left * FLOW_TOLD_PARTS * FLOW_OPEN_FULL / flow_later(whole, 1));
+    open += (FLOW_OPEN_FULL - open) * clock_earlier(now_ns - quota->left_ns, FADE_NS) / FADE_NS;
+    return clock_earlier(open, FLOW_OPEN_FULL);
+}
+
+static void lower(struct bucket_row *row, int64_t left, const struct bucket_mark *sent,
+                  int64_t now_ns)
+{
+    if (left >= 0)
+        bucket_lower(row, clock_earlier(left, LEFT_MAX) * BUCKET_UNIT, sent, now_ns);
+}
+
+static void hear_left(struct flow_row *flow, const struct flow_place_row *row,
+                      const struct flow_told *told, int64_t now_ns)
+{
+    const struct bucket_mark requests = {.taken_micro = row->requests_taken, .at_ns = row->sent_ns};
+    struct bucket_mark units = {.taken_micro = row->units_taken, .at_ns = row->sent_ns};
+
+    /* A refused call's units are not counted there; here they come back later. */
+    if (told->refused)
+        units.taken_micro -= (uint64_t)(row->charged * BUCKET_UNIT);
+    note_left(&flow->requests_known, &told->requests, row->sent_ns, now_ns);
+    note_left(&flow->units_known, &told->units, row->sent_ns, now_ns);
+    lower(&flow->requests, told->requests.left, &requests, now_ns);
+    lower(&flow->units, told->units.left, &units, now_ns);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+void flow_hear(struct gate *gate, uint32_t place, const struct flow_told *told, int64_t now_ns)
+{
+    const struct flow_place_row *row;
+    struct flow_row *flow;
+
+    if (place == NO_INDEX)
+        return;
+    gate_lock(gate);
+    row = flow_own_place(gate, place);
+    flow = flow_row_of(gate, row);
+    if (flow_holds_back(flow) && atomic_load(&row->state) == FLOW_PLACE_SENT) {
+        hear_limits(flow, told, row->charged, now_ns);
+        hear_left(flow, row, told, now_ns);
+        flow_ring_locked(gate, flow, now_ns);
+    }
+    gate_unlock(gate);
+}
+
+static bool forget(struct flow_quota_row *quota, int64_t last_ns)
+{
+    if (quota->told == 0 || last_ns - quota->told_ns <= FLOW_TOLD_NS)
+        return false;
+    quota->told = 0;
+    return true;
+}
+
+void flow_forget_told_locked(struct flow_row *flow, int64_t now_ns)
+{
+    const bool requests = forget(&flow->requests_known, flow->last_demand_ns);
+    const bool units = forget(&flow->units_known, flow->last_demand_ns);
+
+    if (requests || units)
+        flow_set_quotas_locked(flow, now_ns);
+}

@@ -1,0 +1,436 @@
+/* test_flow_told.c - the upstream's own words about its quotas (F7), to the last unit. */
+#include "tests/shared/flow_alone.h"
+
+#include "shared/flow_rows.h"
+#include "shared/flow_told.h"
+
+#define NOTHING                                                                                    \
+    {                                                                                              \
+        .limit = -1, .left = -1                                                                    \
+    }
+
+static uint32_t send(const struct flow_terms *terms, int64_t cost)
+{
+    struct flow_answer answer = arrive(terms, cost, FLOW_NORMAL);
+
+    assert_int_equal(answer.verdict, FLOW_GRANTED);
+    flow_sent(&gate, answer.place, now);
+    return answer.place;
+}
+
+static void hear_requests(uint32_t place, int64_t limit, int64_t left)
+{
+    const struct flow_told told = {.requests = {.limit = limit, .left = left}, .units = NOTHING};
+
+    flow_hear(&gate, place, &told, now);
+}
+
+static void hear_units(uint32_t place, int64_t limit, int64_t left)
+{
+    const struct flow_told told = {.requests = NOTHING, .units = {.limit = limit, .left = left}};
+
+    flow_hear(&gate, place, &told, now);
+}
+
+/* So many calls, each with an answer that tells the limit. */
+static void told_requests(const struct flow_terms *terms, int64_t limit, int times)
+{
+    for (int i = 0; i < times; i++) {
+        uint32_t place;
+
+        now += NS_PER_S; /* whatever the pace */
+        place = send(terms, 10);
+        hear_requests(place, limit, -1);
+        fixture_flow_settle(&gate, &place, 10, now);
+    }
+}
+
+static struct flow_terms unknown(enum flow_strategy strategy)
+{
+    struct flow_terms terms = fixture_flow_terms(strategy);
+
+    terms.requests_quota = terms.units_quota = 0;
+    terms.initial_requests = strategy == FLOW_STRATEGY_RATE ? FLOW_INITIAL_ALL : 0;
+    return terms;
+}
+
+static int64_t balance(struct bucket_row *row)
+{
+    return bucket_balance_micro(row, now);
+}
+
+/* ---- limit ----------------------------------------------------------------------------------- */
+
+static void f7_three_answers_make_a_quota_where_none_is_configured(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_SHAPING);
+    struct flow_row *flow;
+
+    (void)state;
+    terms.warmup_ns = 60 * NS_PER_S;
+    told_requests(&terms, 600, 2);
+    flow = fixture_flow(&gate);
+    assert_int_equal(flow->requests_quota, 0);
+    assert_int_equal(flow->requests.capacity_micro, 0);
+    told_requests(&terms, 600, 1);
+    assert_int_equal(flow->requests_quota, 600);
+    assert_int_equal(flow->units_quota, 0);
+    assert_int_equal(flow->requests.capacity_micro, 20 * BUCKET_UNIT);
+    assert_int_equal(flow->requests.rate_micro, 580 * BUCKET_UNIT);
+    assert_int_equal(flow->interval_ns, 100 * NS_PER_MS);
+    assert_int_equal(balance(&flow->requests), BUCKET_UNIT);
+    now += NS_PER_S; /* no warm-up in the middle of work */
+    assert_int_equal(balance(&flow->requests), BUCKET_UNIT + 580 * BUCKET_UNIT / 60);
+    now += 61 * NS_PER_S;
+    (void)send(&terms, 10); /* but after a pause, as configured */
+    assert_int_equal(flow->requests.warming, 1);
+}
+
+static void f7_of_a_full_minute_what_was_used_is_missing(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_RATE);
+
+    (void)state;
+    told_requests(&terms, 600, 3);
+    assert_int_equal(balance(&fixture_flow(&gate)->requests), 597 * BUCKET_UNIT);
+}
+
+static void f7_units_become_a_quota_too(void **state)
+{
+    const struct flow_terms terms = unknown(FLOW_STRATEGY_SHAPING);
+    struct flow_row *flow;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        hear_units(send(&terms, 50), 6000, -1);
+    flow = fixture_flow(&gate);
+    assert_int_equal(flow->units_quota, 6000);
+    assert_int_equal(flow->units.capacity_micro, 200 * BUCKET_UNIT);
+    assert_int_equal(balance(&flow->units), 200 * BUCKET_UNIT);
+}
+
+static void f7_never_more_than_configured(void **state)
+{
+    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    struct flow_row *flow;
+
+    (void)state;
+    told_requests(&terms, 6000, 5);
+    flow = fixture_flow(&gate);
+    assert_int_equal(flow->requests_quota, 600);
+    told_requests(&terms, 300, 3);
+    assert_int_equal(flow->requests_quota, 300);
+    assert_int_equal(flow->interval_ns, 200 * NS_PER_MS);
+    told_requests(&terms, 6000, 3);
+    assert_int_equal(flow->requests_quota, 600);
+}
+
+static void f7_a_change_counts_when_it_is_told_three_times_in_a_row(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_RATE);
+    struct flow_row *flow;
+
+    (void)state;
+    told_requests(&terms, 1000, 3);
+    flow = fixture_flow(&gate);
+    told_requests(&terms, 1050, 5); /* 5 % is no change */
+    assert_int_equal(flow->requests_quota, 1000);
+    told_requests(&terms, 1051, 2);
+    told_requests(&terms, 1000, 1);
+    told_requests(&terms, 1051, 2);
+    assert_int_equal(flow->requests_quota, 1000);
+    told_requests(&terms, 500, 1);
+    told_requests(&terms, 1051, 2);
+    assert_int_equal(flow->requests_quota, 1000);
+    told_requests(&terms, 1051, 1);
+    assert_int_equal(flow->requests_quota, 1051);
+}
+
+static void f7_values_that_cannot_be_do_nothing(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_SHAPING);
+    static const int64_t limits[] = {0, -1, -5, INT64_MIN, 1, 2};
+    struct flow_row *flow;
+    uint32_t place;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(limits); i++)
+        told_requests(&terms, limits[i], 4);
+    flow = fixture_flow(&gate);
+    assert_int_equal(flow->requests_quota, 0);
+    told_requests(&terms, INT64_MAX, 3);
+    assert_int_equal(flow->requests_quota, BUCKET_RATE_MAX / BUCKET_UNIT);
+    place = send(&terms, 10);
+    hear_requests(place, INT64_MAX, INT64_MAX);
+    hear_units(place, INT64_MAX, INT64_MAX);
+    hear_units(place, INT64_MIN, INT64_MIN);
+    assert_true(balance(&flow->requests) >= 0);
+    assert_int_equal(flow_open_of(&flow->requests_known, now), FLOW_OPEN_FULL);
+    flow_hear(&gate, NO_INDEX, &(struct flow_told){.refused = true}, now);
+    told_requests(&terms, 3, 3); /* so few are possible */
+    assert_int_equal(flow->requests_quota, 3);
+}
+
+static void f7_a_limit_is_not_believed_when_more_went_through(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_SHAPING);
+    struct flow_told told = {.requests = NOTHING, .units = {.limit = 900, .left = -1}};
+    struct flow_row *flow;
+
+    (void)state;
+    for (int i = 0; i < 30; i++) { /* 400 and 400 and 400 are more */
+        uint32_t place;
+
+        now += NS_PER_S;
+        place = send(&terms, 400);
+        flow_hear(&gate, place, &told, now);
+        fixture_flow_settle(&gate, &place, 400, now);
+    }
+    flow = fixture_flow(&gate);
+    assert_int_equal(flow->units_quota, 0);
+    told.units.limit = 399; /* one alone is */
+    for (int i = 0; i < 5; i++) {
+        now += 61 * NS_PER_S;
+        flow_hear(&gate, send(&terms, 400), &told, now);
+    }
+    assert_int_equal(flow->units_quota, 0);
+    told.units.limit = 900;
+    told.refused = true; /* those did not go through */
+    for (int i = 0; i < 3; i++)
+        flow_hear(&gate, send(&terms, 400), &told, now);
+    assert_int_equal(flow->units_quota, 900);
+}
+
+static void f7_a_limit_that_is_told_no_more_is_forgotten(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_RATE);
+    struct flow_row *flow;
+
+    (void)state;
+    told_requests(&terms, 600, 3);
+    flow = fixture_flow(&gate);
+    for (int i = 0; i < 60; i++) {
+        now += 60 * NS_PER_S;
+        call_once(&terms, 10, 10);
+    }
+    gate_lock(&gate);
+    flow_tick_locked(&gate, now);
+    gate_unlock(&gate);
+    assert_int_equal(flow->requests_quota, 600);
+    now += NS_PER_S;
+    call_once(&terms, 10, 10);
+    gate_lock(&gate);
+    flow_tick_locked(&gate, now);
+    gate_unlock(&gate);
+    assert_int_equal(flow->requests_quota, 0);
+    call_once(&terms, 10, 10);
+}
+
+static void f7_the_operator_may_stop_it(void **state)
+{
+    struct flow_terms terms = unknown(FLOW_STRATEGY_RATE);
+
+    (void)state;
+    told_requests(&terms, 600, 3);
+    terms.ignores_told = true;
+    segment_core(&segment)->roster[gate.self].generation++;
+    call_once(&terms, 10, 10);
+    assert_int_equal(fixture_flow(&gate)->requests_quota, 0);
+    assert_int_equal(fixture_flow(&gate)->requests.capacity_micro, 0);
+}
+
+/* ---- remaining ------------------------------------------------------------------------------- */
+
+static void f7_what_is_left_lowers_the_budget_less_what_was_sent_since(void **state)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
+    uint32_t first = send(&terms, 10);
+    struct bucket_row *requests = &fixture_flow(&gate)->requests;
+    uint32_t second = send(&terms, 10);
+
+    (void)state;
+    (void)send(&terms, 10);
+    assert_int_equal(balance(requests), 597 * BUCKET_UNIT);
+    hear_requests(first, -1, 100);
+    assert_int_equal(balance(requests), 98 * BUCKET_UNIT);
+    hear_requests(second, -1, 99); /* the same, told again */
+    assert_int_equal(balance(requests), 98 * BUCKET_UNIT);
+    now += 2 * NS_PER_S;
+    assert_int_equal(balance(requests), 118 * BUCKET_UNIT);
+    hear_requests(second, -1, 99);
+    assert_int_equal(balance(requests), 118 * BUCKET_UNIT);
+    hear_requests(second, -1, 5000); /* never up */
+    assert_int_equal(balance(requests), 118 * BUCKET_UNIT);
+    hear_requests(second, -1, 0); /* sent 2 s ago, one since, 20 came in */
+    assert_int_equal(balance(requests), 19 * BUCKET_UNIT);
+}
+
+static void f7_a_refused_call_is_not_counted_there(void **state)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    const struct flow_told told = {
+        .requests = NOTHING, .units = {.limit = -1, .left = 100}, .refused = true};
+    const struct flow_end end = {.now_ns = now};
+    uint32_t place = send(&terms, 500);
+    struct bucket_row *units = &fixture_flow(&gate)->units;
+
+    (void)state;
+    assert_int_equal(balance(units), 19500 * BUCKET_UNIT);
+    flow_hear(&gate, place, &told, now);
+    assert_int_equal(balance(units), -400 * BUCKET_UNIT);
+    (void)flow_refund(&gate, &place, &end);
+    assert_int_equal(balance(units), 100 * BUCKET_UNIT);
+}
+
+static int64_t requests_rate(struct flow_row *flow)
+{
+    (void)flow_limits_locked(flow, now);
+    return flow->requests.rate_micro;
+}
+
+static void f7_when_little_is_left_it_fills_more_slowly(void **state)
+{
+    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    uint32_t place;
+    struct flow_row *flow;
+
+    (void)state;
+    now += NS_PER_S;
+    place = send(&terms, 10);
+    flow = fixture_flow(&gate);
+    hear_requests(place, -1, 30);
+    assert_int_equal(requests_rate(flow), 580 * BUCKET_UNIT);
+    hear_requests(place, -1, 15);
+    assert_int_equal(requests_rate(flow), 290 * BUCKET_UNIT);
+    assert_int_equal(flow_limits_locked(flow, now).interval_ns, 200 * NS_PER_MS);
+    hear_requests(place, -1, 0);
+    assert_int_equal(requests_rate(flow), 116 * BUCKET_UNIT);
+    now += 30 * NS_PER_S; /* the news gets old */
+    assert_int_equal(requests_rate(flow), 348 * BUCKET_UNIT);
+    now += 30 * NS_PER_S;
+    assert_int_equal(requests_rate(flow), 580 * BUCKET_UNIT);
+}
+
+static void f7_the_answer_to_the_newest_call_counts(void **state)
+{
+    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    uint32_t older, newer;
+    struct flow_row *flow;
+
+    (void)state;
+    older = send(&terms, 10);
+    flow = fixture_flow(&gate);
+    now += NS_PER_S;
+    newer = send(&terms, 10);
+    hear_requests(newer, -1, 500);
+    hear_requests(older, -1, 0);
+    assert_int_equal(requests_rate(flow), 580 * BUCKET_UNIT);
+    hear_requests(newer, -1, 15);
+    hear_requests(older, -1, 500);
+    assert_int_equal(requests_rate(flow), 290 * BUCKET_UNIT);
+}
+
+/* Another consumer takes half of an account of 600 a minute. Its upstream fills evenly, like a bucket. */
+static void f7_another_consumer_of_the_account_makes_it_slow(void **state)
+{
+    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    double left = 600;
+    int sent = 0, refused = 0;
+
+    (void)state;
+    for (int tick = 0; tick < 3600 * 5; tick++) { /* three minutes of 10 ms */
+        struct flow_answer answer;
+
+        now += 10 * NS_PER_MS;
+        left = left + 0.1 > 600 ? 600 : left + 0.1;
+        left -= 0.05;
+        answer = arrive(&terms, 10, FLOW_NORMAL);
+        if (answer.verdict != FLOW_GRANTED) {
+            flow_cancel(&gate, &answer.place, now);
+            continue;
+        }
+        flow_sent(&gate, answer.place, now);
+        if (left < 1)
+            refused++;
+        else
+            left--;
+        sent++;
+        hear_requests(answer.place, 600, (int64_t)left);
+        fixture_flow_settle(&gate, &answer.place, 10, now);
+    }
+    /* What was saved up there, and half of what comes in. */
+    assert_in_range(sent, 600 + 900 - 60, 600 + 900);
+    assert_int_equal(refused, 0);
+}
+
+/* ---- other strategies ------------------------------------------------------------------------ */
+
+static void f7_the_controller_is_told_and_begins_no_faster(void **state)
+{
+    const struct flow_terms terms = unknown(FLOW_STRATEGY_ADAPTIVE);
+    struct flow_row *flow;
+    struct flow_view views[FLOWS_MAX];
+
+    (void)state;
+    told_requests(&terms, 300, 3);
+    flow = fixture_flow(&gate);
+    assert_int_equal(flow->adaptive.requests.told, 300);
+    (void)flow_limits_locked(flow, now);
+    assert_int_equal(flow->requests.capacity_micro, 10 * BUCKET_UNIT);
+    assert_int_equal(flow->requests.rate_micro, 290 * BUCKET_UNIT);
+    assert_int_equal(flow_views_locked(&gate, now, views), 1);
+    assert_int_equal(views[0].requests_origin, FLOW_QUOTA_HEADERS);
+    assert_int_equal(views[0].units_origin, FLOW_QUOTA_UNKNOWN);
+    assert_float_equal(views[0].learned.requests_learned, 300, 1e-9); /* kept over a restart */
+    told_requests(&terms, INT64_C(1) << 50, 3);
+    now += 5 * NS_PER_S; /* nobody wants a pace: it comes down to that of a start */
+    (void)flow_limits_locked(flow, now);
+    assert_true(flow->adaptive.pace <= 1.5);
+}
+
+static void f7_only_who_keeps_a_quota_listens(void **state)
+{
+    const struct flow_terms retry = unknown(FLOW_STRATEGY_RETRY);
+    const struct flow_terms rate = unknown(FLOW_STRATEGY_RATE);
+    struct flow_view views[FLOWS_MAX];
+    uint32_t place;
+
+    (void)state;
+    told_requests(&retry, 300, 5);
+    assert_int_equal(fixture_flow(&gate)->requests_quota, 0);
+    for (int i = 0; i < 3; i++) { /* a stricter strategy takes the record over */
+        place = send(&rate, 10);
+        hear_units(place, 300, -1);
+        hear_requests(place, 300, -1);
+    }
+    assert_int_equal(fixture_flow(&gate)->requests_quota, 300);
+    assert_int_equal(fixture_flow(&gate)->units.capacity_micro, 0);
+    (void)flow_views_locked(&gate, now, views);
+    assert_int_equal(views[0].requests_origin, FLOW_QUOTA_HEADERS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make, drop)
+        TEST(f7_three_answers_make_a_quota_where_none_is_configured),
+        TEST(f7_of_a_full_minute_what_was_used_is_missing),
+        TEST(f7_units_become_a_quota_too),
+        TEST(f7_never_more_than_configured),
+        TEST(f7_a_change_counts_when_it_is_told_three_times_in_a_row),
+        TEST(f7_values_that_cannot_be_do_nothing),
+        TEST(f7_a_limit_is_not_believed_when_more_went_through),
+        TEST(f7_a_limit_that_is_told_no_more_is_forgotten),
+        TEST(f7_the_operator_may_stop_it),
+        TEST(f7_what_is_left_lowers_the_budget_less_what_was_sent_since),
+        TEST(f7_a_refused_call_is_not_counted_there),
+        TEST(f7_when_little_is_left_it_fills_more_slowly),
+        TEST(f7_the_answer_to_the_newest_call_counts),
+        TEST(f7_another_consumer_of_the_account_makes_it_slow),
+        TEST(f7_the_controller_is_told_and_begins_no_faster),
+        TEST(f7_only_who_keeps_a_quota_listens),
+#undef TEST
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
