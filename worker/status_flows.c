@@ -30,6 +30,14 @@ const char *status_class_name(enum flow_class class)
     return (size_t) class < LENGTH(names) ? names[class] : "unknown";
 }
 
+/* NULL: the quota is not known. */
+static const char *origin_name(enum flow_quota_origin origin)
+{
+    static const char *const names[] = {NULL, "configured", "headers", "refusals"};
+
+    return (size_t)origin < LENGTH(names) ? names[origin] : NULL;
+}
+
 static bool is_adaptive(const struct flow_view *flow)
 {
     return flow->strategy == FLOW_STRATEGY_ADAPTIVE;
@@ -42,6 +50,35 @@ static void text_quota(struct text *out, int64_t used, int64_t quota, const char
     text_printf(out, "%" PRId64 " %s", used, what);
     if (quota > 0)
         text_printf(out, " of %" PRId64, quota);
+}
+
+/* Where a quota is known from, and what is left of it as the upstream said last. */
+static void text_origin(struct text *out, const char *what, enum flow_quota_origin origin,
+                        int64_t left)
+{
+    static const char *const words[] = {
+        [FLOW_QUOTA_UNKNOWN] = "not known",
+        [FLOW_QUOTA_CONFIGURED] = "configured",
+        [FLOW_QUOTA_HEADERS] = "from its headers",
+        [FLOW_QUOTA_REFUSALS] = "from refusals",
+    };
+
+    text_printf(out, "%s %s", what, words[origin]);
+    if (left >= 0)
+        text_printf(out, " (%" PRId64 " left there)", left);
+}
+
+static void text_quotas(const struct flow_view *flow, struct text *out)
+{
+    if (flow->strategy < FLOW_STRATEGY_RATE)
+        return;
+    text_append_string(out, "  quotas        ");
+    text_origin(out, "sends", flow->requests_origin, flow->requests_left);
+    if (flow->strategy != FLOW_STRATEGY_RATE) {
+        text_append_string(out, "; ");
+        text_origin(out, status_unit_name(flow->unit), flow->units_origin, flow->units_left);
+    }
+    text_append_char(out, '\n');
 }
 
 static void text_use(const struct flow_view *flow, struct text *out)
@@ -146,6 +183,7 @@ static void text_flow(const struct flow_view *flow, struct text *out)
     text_printf(out, " / %s: %s\n", status_plain(name, flow->model),
                 status_strategy_name(flow->strategy));
     text_use(flow, out);
+    text_quotas(flow, out);
     text_learned(flow, out);
     text_estimates(flow, out);
     text_refusals(flow, out);
@@ -174,6 +212,14 @@ static void json_bound(struct text *out, const char *key, int64_t value, bool bo
         text_append_number(out, value);
     else
         text_append_string(out, "null");
+}
+
+static void json_origin(struct text *out, const char *key, enum flow_quota_origin origin)
+{
+    const char *name = origin_name(origin);
+
+    text_printf(out, ",\"%s\":%s%s%s", key, name ? "\"" : "", name ? name : "null",
+                name ? "\"" : "");
 }
 
 static void json_classes(const struct flow_view *flow, struct text *out)
@@ -238,6 +284,10 @@ static void json_flow(const struct flow_view *flow, struct text *out)
                 status_unit_name(flow->unit));
     json_bound(out, "rpm", flow->requests_quota, flow->requests_quota > 0);
     json_bound(out, "tpm", flow->units_quota, flow->units_quota > 0);
+    json_origin(out, "rpm_from", flow->requests_origin);
+    json_origin(out, "tpm_from", flow->units_origin);
+    json_bound(out, "requests_left_upstream", flow->requests_left, flow->requests_left >= 0);
+    json_bound(out, "units_left_upstream", flow->units_left, flow->units_left >= 0);
     text_printf(out, ",\"sends_60s\":%" PRId64 ",\"units_60s\":%" PRId64, flow->use.sends,
                 flow->use.units);
     json_bound(out, "requests_in_hand", flow->requests_balance,
@@ -279,6 +329,17 @@ static void html_of(struct text *out, int64_t used, int64_t most, bool bounded)
     text_append_string(out, "</td>");
 }
 
+static void html_quota(struct text *out, int64_t used, int64_t quota, enum flow_quota_origin origin)
+{
+    const char *name = origin_name(origin);
+
+    if (name && origin != FLOW_QUOTA_REFUSALS)
+        text_printf(out, "<td class=\"n\" title=\"%s\">%" PRId64 " / %" PRId64 "%s</td>", name,
+                    used, quota, origin == FLOW_QUOTA_HEADERS ? " (headers)" : "");
+    else
+        html_of(out, used, 0, false);
+}
+
 static void html_state(const struct flow_view *flow, struct text *out)
 {
     bool held = flow->paused_for_ns > 0;
@@ -315,8 +376,8 @@ static void html_flow(const struct flow_view *flow, struct text *out)
     status_html_escaped(out, flow->model);
     text_printf(out, "</td><td>%s</td>", status_strategy_name(flow->strategy));
     html_state(flow, out);
-    html_of(out, flow->use.sends, flow->requests_quota, flow->requests_quota > 0);
-    html_of(out, flow->use.units, flow->units_quota, flow->units_quota > 0);
+    html_quota(out, flow->use.sends, flow->requests_quota, flow->requests_origin);
+    html_quota(out, flow->use.units, flow->units_quota, flow->units_origin);
     html_of(out, flow->in_flight, flow->in_flight_limit, flow->in_flight_limit != UINT32_MAX);
     text_printf(out, "<td class=\"n\">%" PRIu32 " / %" PRIu32 " / %" PRIu32 "</td>",
                 flow->waiting[FLOW_INTERACTIVE], flow->waiting[FLOW_NORMAL],

@@ -49,6 +49,7 @@ static void text_tells_limits_use_waits_and_what_was_learned_F12(void **state)
         "  last 60 s     412 sends of 600, 91234 tokens; in hand 4 sends\n"
         "  in flight     3 of 8\n"
         "  waiting       interactive 0, normal 2, bulk 7; begun so far 12, 200, 40; answered 249\n"
+        "  quotas        sends from its headers (41 left there); tokens from refusals\n"
         "  state         drain, 2 cuts so far\n"
         "  learned       8.2 in flight (10.0 went well), 2.12 a second growing by 5.0 %, 97 % of "
         "sends, 88000 tokens a minute, a token in 11.2 ms\n"
@@ -71,7 +72,8 @@ static void what_is_not_known_is_not_told(void **state)
                         "  last 60 s     0 sends, 0 images of 120; in hand -3 images\n"
                         "  in flight     0\n"
                         "  waiting       interactive 0, normal 0, bulk 0; begun so far 0, 0, 0; "
-                        "answered 1\n");
+                        "answered 1\n"
+                        "  quotas        sends not known; images configured\n");
 }
 
 static struct json_object *member(struct json_object *json, const char *key)
@@ -106,6 +108,10 @@ static void json_has_every_number_F12(void **state)
     assert_string_equal(json_object_get_string(member(flow, "state")), "drain");
     assert_int_equal(number(flow, "rpm"), 600);
     assert_null(member(flow, "tpm"));
+    assert_string_equal(json_object_get_string(member(flow, "rpm_from")), "headers");
+    assert_string_equal(json_object_get_string(member(flow, "tpm_from")), "refusals");
+    assert_int_equal(number(flow, "requests_left_upstream"), 41);
+    assert_null(member(flow, "units_left_upstream"));
     assert_int_equal(number(flow, "sends_60s"), 412);
     assert_int_equal(number(flow, "requests_in_hand"), 4);
     assert_null(member(flow, "units_in_hand"));
@@ -118,6 +124,8 @@ static void json_has_every_number_F12(void **state)
     assert_int_equal(number(member(flow, "refused"), "full"), 5);
     flow = json_object_array_get_idx(list, 1);
     assert_string_equal(json_object_get_string(member(flow, "model")), "a\"b\\c<script>");
+    assert_null(member(flow, "rpm_from"));
+    assert_string_equal(json_object_get_string(member(flow, "tpm_from")), "configured");
     assert_null(member(flow, "learned"));
     assert_null(member(flow, "last_refusal"));
     assert_null(member(flow, "in_flight_limit"));
@@ -131,7 +139,9 @@ static void what_clients_send_becomes_no_markup(void **state)
     (void)state;
     status_html(&snapshot, &view, &out);
     assert_has(text_string(&out), "<td>acme</td><td>qwen-max</td><td>adaptive</td><td "
-                                  "class=\"bad\">drain, 1&nbsp;s</td><td class=\"n\">412 / 600");
+                                  "class=\"bad\">drain, 1&nbsp;s</td><td class=\"n\" "
+                                  "title=\"headers\">412 / 600 (headers)</td>"
+                                  "<td class=\"n\">91234</td>");
     assert_has(text_string(&out), "a&quot;b\\c&lt;script&gt;");
     assert_null(strstr(text_string(&out), "<script>"));
     text_clear(&out);
