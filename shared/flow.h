@@ -45,6 +45,10 @@ struct flow_call {
     int64_t now_ns;
 };
 
+/* A call may go this much before its instant of the pace: no timer wakes a thread that exactly, and at a
+ * high rate calls would wait for nothing else. The instants stay as they are, so the rate does, too. */
+#define FLOW_PACE_SLACK_NS (100 * INT64_C(1000))
+
 enum flow_verdict {
     FLOW_OPEN,    /* no flow control here: nothing held */
     FLOW_GRANTED, /* place must be given back */

@@ -62,7 +62,8 @@ struct flow_budget flow_budget_locked(struct flow_row *flow, int64_t cost, int64
         return budget;
     fills_ns = flow_later(bucket_due_ns(&flow->requests, BUCKET_UNIT, now_ns),
                           bucket_due_ns(&flow->units, cost * BUCKET_UNIT, now_ns));
-    budget.due_ns = flow_later(fills_ns, flow_later(flow->next_send_ns, limits.not_before_ns));
+    budget.due_ns = flow_later(
+        fills_ns, flow_later(flow->next_send_ns - FLOW_PACE_SLACK_NS, limits.not_before_ns));
     budget.paused = limits.not_before_ns > now_ns;
     if (fills_ns <= now_ns)
         budget.want = ADAPTIVE_WANT_PACE;

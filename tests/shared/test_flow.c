@@ -121,6 +121,37 @@ static void f4_shaping_spaces_requests_and_charges_units(void **state)
     assert_int_equal(arrive(&terms, 1000, FLOW_NORMAL).verdict, FLOW_QUEUED);
 }
 
+/* At a rate faster than timers calls go together, and none the more of them. */
+static void f4_the_pace_has_a_slack_that_does_not_add_up(void **state)
+{
+    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    const int64_t interval_ns = 20 * INT64_C(1000);
+    const int64_t begun_ns = now;
+    unsigned granted = 0;
+
+    (void)state;
+    terms.requests_quota = 60 * NS_PER_S / interval_ns;
+    terms.units_quota = 0;
+    terms.initial_requests = terms.requests_quota / 2;
+    for (unsigned i = 0; i < 100; i++) {
+        struct flow_answer answer = arrive(&terms, 1, FLOW_NORMAL);
+
+        if (answer.verdict != FLOW_GRANTED) {
+            /* the one whose instant is a whole slack away is the first to wait */
+            assert_int_equal(granted, 1 + i / 2 + FLOW_PACE_SLACK_NS / interval_ns);
+            assert_int_equal(answer.due_ns, fixture_flow(&gate)->next_send_ns - FLOW_PACE_SLACK_NS);
+            flow_cancel(&gate, &answer.place, now);
+        } else {
+            granted++;
+            assert_int_equal(fixture_flow(&gate)->next_send_ns, begun_ns + granted * interval_ns);
+            flow_sent(&gate, answer.place, now);
+            fixture_flow_settle(&gate, &answer.place, 1, now);
+        }
+        now += interval_ns / 2;
+    }
+    assert_true(granted < 60);
+}
+
 static void f4_one_call_larger_than_the_bucket_goes_at_a_full_one(void **state)
 {
     const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
@@ -461,6 +492,7 @@ int main(void)
         TEST(f3_concurrency_comes_after_the_rate_and_is_given_on),
         TEST(f8_who_does_not_answer_a_ring_is_passed_over),
         TEST(f4_shaping_spaces_requests_and_charges_units),
+        TEST(f4_the_pace_has_a_slack_that_does_not_add_up),
         TEST(f4_one_call_larger_than_the_bucket_goes_at_a_full_one),
         TEST(f4_a_long_answer_is_charged_as_it_comes_and_once),
         TEST(f6_every_exit_settles_once),
