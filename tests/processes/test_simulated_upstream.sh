@@ -7,7 +7,7 @@ tools=${BUILD:-build/release}/tools
 work=$(mktemp -d)
 failed=0
 mkfifo "$work/out"
-"$tools/simulated_upstream" -q >"$work/out" &
+"$tools/simulated_upstream" -q -l "$work/sent" >"$work/out" &
 pid=$!
 trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 read -r _ port <"$work/out"
@@ -225,6 +225,16 @@ wait "$one"
 expect shared "$((($(date +%s%N) - begun) / 1000000))" '^(39[5-9]|[4-9][0-9][0-9])$'
 expect shared_stream "$(cat "$work/stream")" 'DONE'
 expect seconds "$(curl -sS "$url/limits/seconds")" '"attempts":2,"admitted":2'
+# ---- -l: each POST that was read, with what it used ----
+fresh 'rpm=1'
+ask out_tokens=70,in_tokens=40 $chat '{}' -H 'X-Call: seven' >/dev/null
+ask '' $chat '{}' >/dev/null
+expect log "$(tail -n 2 "$work/sent" | head -n 1)" '^[0-9]{5,} [0-9]{5,} 200 40 70 done seven$'
+expect log_refused "$(tail -n 1 "$work/sent")" '^[0-9]{5,} [0-9]{5,} 429 0 0 done -$'
+fresh 'output_us=10000'
+ask out_tokens=500,in_tokens=40 $chat '{"stream":true}' -m 0.4 >/dev/null
+until_stat calls_open_now 0
+expect log_left "$(tail -n 1 "$work/sent")" '^[0-9]{5,} [0-9]{5,} 200 40 [1-9][0-9]{0,2} left -$'
 curl -sS "$url/limits?on=0" >/dev/null
 expect limits_off "$(status '' $chat)" '^200$'
 

@@ -1,11 +1,15 @@
 /*
  * simulated_upstream.c - an OpenAI-compatible upstream for tests, `make run` and benchmarks.
  *
- *   simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-n NAME] [-q]
+ *   simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-n NAME] [-l FILE] [-q]
  *     -p  port, 0 or missing: any free one; "port N" is written to standard output when it listens
  *     -b  address, default 127.0.0.1
  *     -d  X-Mock keys that hold for every call, e.g. -d "delay_ms=20,skip_sha"
  *     -n  its name: begins every text, is X-Upstream-Name in every answer's head and name in /stats
+ *     -l  a line in FILE for every POST whose request was read, when it has ended: "READ_NS ENDED_NS
+ *         STATUS IN OUT END X-CALL": both times on CLOCK_MONOTONIC; status 0: it left before the
+ *         head; tokens of who is within limits (on=1): out, as many as there were; end done, left or
+ *         cut; "-" without X-Call
  *     -q  nothing on standard error
  * One process, one thread, HTTP/1.1 keep-alive, no TLS. SIGTERM and SIGINT end it. Parts: upstream/.
  *
@@ -257,6 +261,7 @@ struct arguments {
     const char *address;
     const char *mock;
     const char *name;
+    const char *log;
     bool quiet;
 };
 
@@ -265,7 +270,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
     uint64_t port;
     int option;
 
-    while ((option = getopt(argc, argv, "p:b:d:n:q")) != -1) {
+    while ((option = getopt(argc, argv, "p:b:d:n:l:q")) != -1) {
         switch (option) {
         case 'p':
             if (!parse_u64(optarg, &port) || port > 65535)
@@ -281,6 +286,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
         case 'n':
             arguments->name = optarg;
             break;
+        case 'l':
+            arguments->log = optarg;
+            break;
         case 'q':
             arguments->quiet = true;
             break;
@@ -289,6 +297,17 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
         }
     }
     return optind == argc;
+}
+
+/* Line by line: it can be read while calls go on. */
+static bool open_log(struct server *server, const char *path)
+{
+    server->log = fopen(path, "we");
+    if (!server->log) {
+        perror(path);
+        return false;
+    }
+    return setvbuf(server->log, NULL, _IOLBF, BUFSIZ) == 0;
 }
 
 int main(int argc, char **argv)
@@ -301,7 +320,8 @@ int main(int argc, char **argv)
     unsigned port;
 
     if (!read_arguments(argc, argv, &arguments)) {
-        (void)fputs("usage: simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-n NAME] [-q]\n",
+        (void)fputs("usage: simulated_upstream [-p PORT] [-b ADDRESS] [-d KEYS] [-n NAME] "
+                    "[-l FILE] [-q]\n",
                     stderr);
         return 2;
     }
@@ -315,6 +335,8 @@ int main(int argc, char **argv)
     server->name = server->stats.name = arguments.name;
     server->quiet = arguments.quiet;
     server->random = UINT64_C(88172645463325252);
+    if (arguments.log && !open_log(server, arguments.log))
+        return 1;
     sim_filler_init();
     sim_limits_init(&server->limits, clock_monotonic_ns());
     catch_signals(&signals);
@@ -332,6 +354,8 @@ int main(int argc, char **argv)
     sim_connections_release(server);
     sim_capacity_release(server);
     sim_timers_release(&server->timers);
+    if (server->log)
+        (void)fclose(server->log);
     free(server);
     return 0;
 }

@@ -106,6 +106,25 @@ static void call_record(struct connection *connection, enum call_end end)
     record->ended_ns = clock_monotonic_ns();
 }
 
+/* A line for -l; of a refusal nothing was used. */
+static void call_log(const struct connection *connection, enum call_end end)
+{
+    static const char *const ends[] = {
+        [END_DONE] = "done", [END_ABORTED] = "left", [END_CUT] = "cut"};
+    const struct call *call = &connection->call;
+    const struct limit_work *work = &connection->share.work;
+    FILE *log = connection->server->log;
+    bool used = call->status < 400;
+
+    if (!log || connection->read_ns == 0 || strcmp(call->method, "POST") != 0)
+        return;
+    (void)fprintf(log, "%lld %lld %u %llu %llu %s %s\n", (long long)connection->read_ns,
+                  (long long)clock_monotonic_ns(), call->status,
+                  used ? (unsigned long long)work->input : 0,
+                  used ? (unsigned long long)work->output : 0, ends[end],
+                  *call->call_id ? call->call_id : "-");
+}
+
 static void call_close(struct connection *connection, enum call_end end)
 {
     if (!connection->call_open)
@@ -113,6 +132,7 @@ static void call_close(struct connection *connection, enum call_end end)
     connection->call_open = false;
     call_record(connection, end);
     sim_capacity_leave(connection, end == END_DONE);
+    call_log(connection, end);
     connection->server->stats.bytes_in += connection->call.received;
     sim_stats_call_close(&connection->server->stats, connection->call.endpoint, end);
     sim_images_remove(connection);
@@ -356,6 +376,7 @@ static void call_begin(struct connection *connection, const char *prefix)
     if (connection->control)
         return;
     sim_defaults_get(server, &call->behaviour);
+    connection->share.work = (struct limit_work){0};
     call->number = ++server->calls;
     call->endpoint = sim_endpoint_find(call->method, call->path);
     apply_mock(connection, prefix);

@@ -22,6 +22,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define READ_BYTES ((size_t)256 << 10)
 #define HELD_MAX ((size_t)1 << 20) /* bytes read and not yet used, of one connection */
@@ -86,6 +87,7 @@ struct server {
     int epoll_fd;
     int listen_fd;
     bool quiet;
+    FILE *log;               /* of -l, or NULL */
     const char *name;        /* of -n, or "" */
     char default_mock[1024]; /* of -d, or what POST /defaults put in its place */
     struct behaviour defaults;
