@@ -90,6 +90,7 @@ NEEDS_run := build run
 NEEDS_check := build run test
 NEEDS_suite := $(NEEDS_check)
 NEEDS_check-processes := $(NEEDS_check)
+NEEDS_flow-storm := $(NEEDS_check)
 NEEDS_check-front := build front
 NEEDS_valgrind-suite := build valgrind
 NEEDS_fuzz-run := build fuzz
@@ -114,7 +115,7 @@ export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS ?= halt_on_error=0:second_deadlock_stack=1
 
 .DEFAULT_GOAL := all
-.PHONY: all tools help run check check-quick check-unit check-processes check-front check-asan check-tsan \
+.PHONY: all tools help run check check-quick check-unit check-processes flow-storm check-front check-asan check-tsan \
 	check-valgrind suite tsan-suite valgrind-suite fuzz fuzz-run fuzz-keep fuzz-seeds bench bench-deps bench-gate bench-compare bench-flow bench-tools \
 	lint lint-warnings lint-tidy lint-cppcheck lint-analyzer objects lint-objects tidy format format-check \
 	checks docs install uninstall deb deps coverage clean
@@ -144,6 +145,9 @@ check-unit: $(UNIT_PROGRAMS) $(REPLAYS) ## unit tests and fuzz seeds only
 	@tests/run.sh $(UNIT_PROGRAMS) $(REPLAYS)
 check-processes: all tools ## storms, kill -9, reloads between real processes
 	@tests/run.sh $(PROCESS_TESTS)
+flow-storm: all tools ## quotas and shares of flow control, half an hour with a worker killed every 5 s; SECONDS_LONG=1800
+	@SECONDS_LONG=120 bash tests/processes/test_flow_shares.sh
+	@SECONDS_LONG=$${SECONDS_LONG:-1800} bash tests/processes/test_flow_storm.sh
 check-front: all tools ## the real Apache, Caddy and nginx with the official SDK
 	@tests/front/run.sh
 check-asan: ## unit and process tests under AddressSanitizer and UndefinedBehaviorSanitizer

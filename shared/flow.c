@@ -202,6 +202,7 @@ void flow_enter_locked(struct gate *gate, const struct flow_entry *entry,
     answer->place = NO_INDEX;
     if (answer->verdict != FLOW_GRANTED && answer->verdict != FLOW_QUEUED) {
         count_refusal(flow, answer->verdict);
+        flow_tell_standing_locked(flow, now_ns, answer);
         return;
     }
     place = flow_queue_new_place_locked(segment_core(gate->segment), layout_of(gate), gate->self);
@@ -281,6 +282,8 @@ void flow_ask_locked(struct gate *gate, const struct flow_question *question,
     answer->in_flight = flow->in_flight;
     answer->until_ns = row->deadline_ns;
     answer->due_ns = row->aside_until_ns > now_ns ? row->aside_until_ns : CLOCK_NEVER;
+    if (answer->verdict == FLOW_EXPIRED)
+        flow_tell_standing_locked(flow, now_ns, answer);
     if (answer->verdict == FLOW_EXPIRED ||
         flow_queue_next_locked(layout_of(gate), flow, &moment) != place)
         return;

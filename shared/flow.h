@@ -60,6 +60,13 @@ enum flow_verdict {
     FLOW_REFUSED_HOPELESS, /* its turn would come too late */
 };
 
+/* A quota as a caller who is turned away is told of it. */
+struct flow_standing {
+    int64_t quota;   /* per minute; 0 = not known, and then the others say nothing */
+    int64_t left;    /* may be used at once */
+    int64_t full_ns; /* until all that may be saved up is there */
+};
+
 struct flow_answer {
     enum flow_verdict verdict;
     uint32_t place;    /* GRANTED, QUEUED */
@@ -68,6 +75,8 @@ struct flow_answer {
     int64_t due_ns;   /* QUEUED: ask again then; CLOCK_NEVER = only when rung */
     int64_t until_ns; /* QUEUED: when it expires, the deadline or the class's longest wait */
     int64_t predicted_wait_ns; /* QUEUED and REFUSED: as reckoned at arrival; for Retry-After */
+    struct flow_standing requests, units; /* EXPIRED and REFUSED; units in ... */
+    enum flow_unit unit;
 };
 
 void flow_arrive(struct gate *gate, const struct flow_target *target, const struct flow_call *call,

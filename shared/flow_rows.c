@@ -425,6 +425,33 @@ bool flow_serves_locked(struct gate *gate, uint32_t flow, const struct flow_targ
             is_catch_all(layout->flows[flow].model));
 }
 
+/* ---- for who is turned away ------------------------------------------------------------------- */
+
+static struct flow_standing standing_of(struct bucket_row *row, int64_t quota, double learned,
+                                        int64_t now_ns)
+{
+    struct flow_standing standing = {.quota = quota > 0 ? quota : (int64_t)learned};
+    int64_t full_ns;
+
+    if (standing.quota <= 0 || row->capacity_micro == 0)
+        return (struct flow_standing){0};
+    standing.left = bucket_balance_micro(row, now_ns) / BUCKET_UNIT;
+    if (standing.left < 0)
+        standing.left = 0;
+    full_ns = bucket_due_ns(row, row->capacity_micro, now_ns);
+    standing.full_ns = full_ns == CLOCK_NEVER ? CLOCK_NEVER : full_ns - now_ns;
+    return standing;
+}
+
+void flow_tell_standing_locked(struct flow_row *flow, int64_t now_ns, struct flow_answer *answer)
+{
+    answer->requests =
+        standing_of(&flow->requests, flow->requests_quota, flow->adaptive.requests.used, now_ns);
+    answer->units =
+        standing_of(&flow->units, flow->units_quota, flow->adaptive.tokens.used, now_ns);
+    answer->unit = (enum flow_unit)flow->unit;
+}
+
 /* ---- for people ------------------------------------------------------------------------------ */
 
 static int64_t whole(struct bucket_row *row, int64_t now_ns)

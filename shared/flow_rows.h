@@ -30,6 +30,9 @@ void flow_set_quotas_locked(struct flow_row *flow, int64_t now_ns);
 /* Before a decision: somebody comes after nobody was there for a while. */
 void flow_wake_locked(struct flow_row *flow, int64_t now_ns);
 
+/* What a caller who is turned away is told. */
+void flow_tell_standing_locked(struct flow_row *flow, int64_t now_ns, struct flow_answer *answer);
+
 void flow_count_sent_locked(struct flow_row *flow, int64_t now_ns);
 /* May be negative: less was used than booked. */
 void flow_count_units_locked(struct flow_row *flow, int64_t units, int64_t now_ns);

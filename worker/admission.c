@@ -424,8 +424,12 @@ static enum admission_result joint_refused_flow(struct joint *joint, struct sour
         fault_set(&request->fault, FAULT_call_deadline, "%s", "");
         return ADMISSION_OVER;
     }
-    if (!joint->wish.hedge)
+    if (!joint->wish.hedge) {
         request->flow_refusal = joint->answer.flow.verdict;
+        request->requests_standing = joint->answer.flow.requests;
+        request->units_standing = joint->answer.flow.units;
+        request->standing_unit = joint->answer.flow.unit;
+    }
     ret->earliest_ns = now_ns + told_wait_ns(joint);
     return ADMISSION_REFUSED_FLOW;
 }

@@ -106,7 +106,9 @@ struct request {
     struct http_client *client; /* borrowed; its exchanges are those of the lanes */
     struct candidates candidates;
     struct flow_targets flow_targets;
-    enum flow_verdict flow_refusal; /* of its last wish; FLOW_OPEN = none */
+    enum flow_verdict flow_refusal; /* of its last wish; FLOW_OPEN = none, and then: */
+    struct flow_standing requests_standing, units_standing; /* of the flow that refused it */
+    enum flow_unit standing_unit;
     struct plan plan;
     struct attempt *lanes[PLAN_LANES]; /* the second is made for the first hedge */
     struct attempt

@@ -15,6 +15,7 @@
 
 #define RETRY_AFTER_MAX_MS 60000 /* SDKs ignore longer ones and come back in a second */
 #define RETRY_AFTER_UNKNOWN_MS 5000
+#define RESET_MAX_NS (86400 * NS_PER_S)
 
 void respond_append_own_headers(struct request *request, struct text *head)
 {
@@ -64,10 +65,23 @@ static void append_retry(struct text *head, int64_t after_ms, int should_retry)
                     (long long)((after_ms + 999) / 1000), (long long)after_ms);
 }
 
+/* Every 429 and 503 says when; without a prediction it is a guess, unless retrying is vain. */
+static int64_t wait_told_ms(int status, int64_t after_ms, int should_retry)
+{
+    return after_ms < 0 && should_retry != 0 && (status == 429 || status == 503)
+               ? RETRY_AFTER_UNKNOWN_MS
+               : after_ms;
+}
+
 bool respond_finish_head(struct request *request, struct text *head)
 {
-    if (request->attempt->status >= 400)
-        append_retry(head, request->retry_after_ms, request->should_retry);
+    const int status = request->attempt->status;
+    int64_t after_ms = request->retry_after_ms;
+
+    if (!request->scope->direct) /* there the upstream's own words are left */
+        after_ms = wait_told_ms(status, after_ms, request->should_retry);
+    if (status >= 400)
+        append_retry(head, after_ms, request->should_retry);
     respond_append_own_headers(request, head);
     text_append_string(head, "\r\n");
     return !head->overflowed;
@@ -80,16 +94,34 @@ static void append_retry_headers(const struct request *request, struct text *hea
     int should_retry =
         request->should_retry >= 0 ? request->should_retry : fault_should_retry(fault->code);
     int status = fault_status(fault->code);
-    int64_t after_ms = fault->retry_after_ms;
+    int64_t after_ms = wait_told_ms(status, fault->retry_after_ms, should_retry);
 
-    /* Every 429 and 503 says when; without a prediction it is a guess, unless retrying is vain. */
-    if (after_ms < 0 && should_retry != 0 && (status == 429 || status == 503))
-        after_ms = RETRY_AFTER_UNKNOWN_MS;
     if (after_ms > RETRY_AFTER_MAX_MS)
         after_ms = RETRY_AFTER_MAX_MS;
     if (after_ms >= 0 && after_ms < 1000)
         after_ms = 1000;
     append_retry(head, after_ms, should_retry);
+}
+
+/* Of our quota, in the words of upstreams; reset is when all that may be saved up is there. */
+static void append_standing(struct text *head, const char *unit, const struct flow_standing *is)
+{
+    if (is->quota <= 0)
+        return;
+    text_printf(head,
+                "x-ratelimit-limit-%s: %lld\r\nx-ratelimit-remaining-%s: %lld\r\n"
+                "x-ratelimit-reset-%s: %lldms\r\n",
+                unit, (long long)is->quota, unit, (long long)is->left, unit,
+                (long long)(clock_earlier(is->full_ns, RESET_MAX_NS) / NS_PER_MS));
+}
+
+static void append_quotas(const struct request *request, struct text *head)
+{
+    if (request->fault.code != FAULT_rate_limit)
+        return;
+    append_standing(head, "requests", &request->requests_standing);
+    if (request->standing_unit == FLOW_UNIT_TOKENS)
+        append_standing(head, "tokens", &request->units_standing);
 }
 
 static void send_status(struct request *request)
@@ -102,6 +134,7 @@ static void send_status(struct request *request)
     text_printf(&head, "Status: %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n",
                 request->status, reason_of(request->status), body.length);
     append_retry_headers(request, &head);
+    append_quotas(request, &head);
     respond_append_own_headers(request, &head);
     text_append_string(&head, "\r\n");
     (void)fastcgi_write(request->fcgi, text_string(&head), head.length);

@@ -318,6 +318,7 @@ static void f9_no_call_waits_that_has_no_thread_left(void **state)
     scene_assert_fault(now, FAULT_rate_limit);
     assert_true(scene_head_has(now, "Status: 429"));
     assert_non_null(strstr(scene_body(now), "No more calls can wait."));
+    assert_true(scene_head_has(now, "x-ratelimit-limit-requests: 600000")); /* F7 */
     assert_in_range(told_seconds(), 1, 60);
     assert_int_equal(view_of("a").in_flight, 1); /* the other's */
     assert_int_equal(atomic_load(&worker->flow_waiters), worker->flow_waiters_max);
@@ -353,6 +354,8 @@ static void f9_the_patience_of_a_class_ends_by_itself(void **state)
     scene_assert_fault(now, FAULT_rate_limit);
     assert_non_null(strstr(scene_body(now), "as long as it may"));
     assert_in_range(told_seconds(), 1, 60);
+    assert_true(scene_head_has(now, "x-ratelimit-limit-requests: 600000")); /* F7 */
+    assert_true(scene_head_has(now, "x-ratelimit-limit-tokens: 60000000"));
     assert_in_range(now->house->request->queue_ns / NS_PER_MS, 60, 5000);
     assert_int_equal(view_of("a").expired, 1);
     assert_string_equal(scene_call(now).outcome, "refused");

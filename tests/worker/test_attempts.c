@@ -147,6 +147,22 @@ static void i39_a_long_wait_is_not_begun_but_told(void **state)
     assert_int_equal(scene->house->request->retries, 0);
 }
 
+/* As with our own refusals. */
+static void f7_a_refusal_that_names_no_time_gets_one(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->house->scope.member_count = 1;
+    scene->house->scope.backoff_base_ms = scene->house->scope.backoff_max_ms = 300000;
+    scene->house->request->deadline_ns = clock_monotonic_ns() + 5 * NS_PER_S;
+    scene_serve(scene, 0, say_429);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_true(scene_head_has(scene, "Status: 429"));
+    assert_true(scene_head_has(scene, "retry-after: 5"));
+    assert_true(scene_head_has(scene, "retry-after-ms: 5000"));
+    assert_true(scene_head_has(scene, "x-should-retry: true"));
+}
+
 static void h3_an_unknown_outcome_is_not_tried_again(void **state)
 {
     struct scene *scene = *state;
@@ -506,6 +522,7 @@ int main(void)
         WITH_SOURCES(h3_a_call_that_reached_nobody_is_not_to_be_tried_again),
         WITH_SOURCES(i39_a_long_wait_is_not_begun_but_told),
         WITH_SOURCES(h3_an_unknown_outcome_is_not_tried_again),
+        WITH_SOURCES(f7_a_refusal_that_names_no_time_gets_one),
         WITH_SOURCES(h3_an_unknown_outcome_is_tried_again_when_the_operator_says_so),
         WITH_SOURCES(i43_a_fault_of_the_request_is_passed_on_at_once),
         WITH_SOURCES(h2_an_error_whose_body_hangs_is_what_its_head_says),

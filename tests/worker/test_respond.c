@@ -147,6 +147,36 @@ static void should_retry_is_sent_only_where_it_is_known(void **state)
     assert_null(header_of(house, "x-should-retry"));
 }
 
+static void f7_who_is_turned_away_for_a_quota_is_told_of_it(void **state)
+{
+    struct house *house = *state;
+    struct request *request = house->request;
+
+    request->requests_standing =
+        (struct flow_standing){.quota = 60, .left = 1, .full_ns = 1500 * NS_PER_MS};
+    request->units_standing =
+        (struct flow_standing){.quota = 90000, .left = 0, .full_ns = CLOCK_NEVER};
+    request->standing_unit = FLOW_UNIT_TOKENS;
+    respond_fault(house, FAULT_rate_limit, 2500);
+    assert_string_equal(header_of(house, "Retry-After"), "3");
+    assert_string_equal(header_of(house, "retry-after-ms"), "2500");
+    assert_string_equal(header_of(house, "x-ratelimit-limit-requests"), "60");
+    assert_string_equal(header_of(house, "x-ratelimit-remaining-requests"), "1");
+    assert_string_equal(header_of(house, "x-ratelimit-reset-requests"), "1500ms");
+    assert_string_equal(header_of(house, "x-ratelimit-limit-tokens"), "90000");
+    assert_string_equal(header_of(house, "x-ratelimit-remaining-tokens"), "0");
+    assert_string_equal(header_of(house, "x-ratelimit-reset-tokens"), "86400000ms");
+    assert_null(header_of(house, "x-should-retry")); /* later it helps */
+    request->standing_unit = FLOW_UNIT_IMAGES;
+    request->requests_standing.quota = 0; /* not known */
+    respond_fault(house, FAULT_rate_limit, 2500);
+    assert_null(header_of(house, "x-ratelimit-limit-requests"));
+    assert_null(header_of(house, "x-ratelimit-limit-tokens"));
+    request->standing_unit = FLOW_UNIT_TOKENS;
+    respond_fault(house, FAULT_source_busy, 2500); /* for another reason */
+    assert_null(header_of(house, "x-ratelimit-limit-tokens"));
+}
+
 static void head_gets_the_head_of_a_fault_only(void **state)
 {
     struct house *house = *state;
@@ -356,6 +386,7 @@ int main(void)
         WITH_HOUSE(retry_after_is_honest_and_within_its_bounds),
         WITH_HOUSE(whoever_may_come_back_is_told_when),
         WITH_HOUSE(should_retry_is_sent_only_where_it_is_known),
+        WITH_HOUSE(f7_who_is_turned_away_for_a_quota_is_told_of_it),
         WITH_HOUSE(head_gets_the_head_of_a_fault_only),
         WITH_HOUSE(what_the_operator_asked_for_is_told),
         WITH_HOUSE(in_a_stream_a_fault_is_one_event_of_the_family),
