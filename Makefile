@@ -11,7 +11,7 @@ SHARED := segment lock roster slots seq_sort wait_queue leases gate gate_journal
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
-WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault flow_call flow_head upstream upstream_head watchers heartbeat reason \
+WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault flow_call flow_usage flow_head upstream upstream_head watchers heartbeat reason \
 	multipart sse usage_strip pictures answer_events answer_text spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints ratelimit_headers \
@@ -299,7 +299,7 @@ $(B)/bench/fast_clock.so: tests/bench/fast_clock.c Makefile | deps
 	$(call say,LINK)
 	$(Q)$(CC) $(filter-out -fPIE,$(CFLAGS)) -U_FORTIFY_SOURCE -fPIC -shared $< -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
-$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates flow_call flow_head heartbeat lanes receive relay respond route settle upstream upstream_head): \
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates flow_call flow_head flow_usage heartbeat lanes receive relay respond route settle upstream upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
 # a test program of several files
 $(B)/tests/bin/scenarios/run_scenarios: $(SCENARIO_PARTS:%=$(B)/%.o)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "worker/flow_call.h"
 #include "worker/flow_head.h"
+#include "worker/flow_usage.h"
 #include "worker/model_edit.h"
 #include "worker/request.h"
 #include "worker/upstream.h"
@@ -134,7 +135,7 @@ static bool on_head(void *context, const struct http_head *head)
     }
     pictures_begin(&attempt->pictures, request->reader.intent.endpoint, type, encoding);
     attempt->counting = true;
-    if (flow_call_counts_text(attempt))
+    if (flow_usage_counts_text(attempt))
         pictures_count_text(&attempt->pictures, request->reader.intent.choices > 1);
     http_client_wake(request->client);
     return true;

@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "shared/flow_estimate.h"
+#include "worker/flow_usage.h"
 #include "worker/request.h"
 
 #include <string.h>
 #include <strings.h>
 
 #define PROGRESS_NS NS_PER_S
-#define JSON_BYTES_PER_TOKEN 5       /* of an answer's document, where it does not tell its usage */
 #define SOUND_BYTES_PER_SECOND 16000 /* compressed as usual */
 #define PICTURES_ASKED_MAX 16        /* no upstream draws more for one call: it would refuse */
 
@@ -145,114 +145,14 @@ void flow_call_sent(struct attempt *attempt)
     flow_sent(&attempt->request->worker->gate, attempt->flow_place, clock_monotonic_ns());
 }
 
-static bool counts_tokens(const struct attempt *attempt)
-{
-    return attempt->request->flow_targets.terms[attempt->candidate].unit == FLOW_UNIT_TOKENS;
-}
-
-/* It came to its end, and was a good one. */
-static bool is_whole(const struct attempt *attempt)
-{
-    return attempt->read_to_end && attempt->fault == FAULT_NONE && attempt->status / 100 == 2;
-}
-
-/* What was charged, or would be on top, for the answer. */
-static int64_t output_predicted(const struct attempt *attempt)
-{
-    const struct flow_targets *targets = &attempt->request->flow_targets;
-    const struct flow_target *target = &targets->list[attempt->candidate];
-
-    return target->cost + target->predicted - targets->inputs[attempt->candidate];
-}
-
-/* Embeddings are no output. */
-static bool has_output(const struct attempt *attempt)
-{
-    return attempt->request->reader.intent.endpoint != ENDPOINT_EMBEDDINGS;
-}
-
-bool flow_call_counts_text(const struct attempt *attempt)
-{
-    return attempt->flow_place != NO_INDEX && counts_tokens(attempt) && has_output(attempt);
-}
-
-/* Tokens of the text that came; of one that cannot be read, by its bytes. */
-static int64_t text_seen(const struct attempt *attempt)
-{
-    const struct pictures *pictures = &attempt->pictures;
-    struct token_estimate estimate = {.tokens = 0};
-
-    if (pictures->counts_text) {
-        estimate.tokens = answer_text_parts(&pictures->text, &estimate.script) / TOKEN_PARTS;
-        estimate.script /= TOKEN_PARTS;
-    }
-    if (estimate.tokens == 0 && (pictures->body == PICTURES_IGNORED || !attempt->is_stream))
-        return attempt->bytes / JSON_BYTES_PER_TOKEN;
-    return calibration_tokens(attempt->request->flow_targets.ratios[attempt->candidate], &estimate);
-}
-
-/* Tokens of the answer, from what is known now: what it tells, else what its text is worth. What is
- * told in the middle of a stream may be its beginning; of a document that did not come, or not whole,
- * nothing is known but what was expected. */
-static int64_t output_seen(const struct attempt *attempt)
-{
-    const struct delivered *delivered = &attempt->pictures.delivered;
-    const bool good = attempt->counting && attempt->status / 100 == 2;
-    const int64_t told = good && delivered->tokens_out > 0 ? delivered->tokens_out : 0;
-
-    if (!has_output(attempt))
-        return 0;
-    if (told > 0 && (is_whole(attempt) || !attempt->is_stream))
-        return told;
-    if (good && (is_whole(attempt) || attempt->is_stream)) {
-        const int64_t text = text_seen(attempt);
-
-        return told > text ? told : text;
-    }
-    return output_predicted(attempt);
-}
-
-/* What the answer told, if it told anything; of one that is not whole at least what was asked for: the
- * upstream may have made all of it. */
-static int64_t told_or_asked(const struct attempt *attempt, int64_t told)
-{
-    const int64_t asked = attempt->request->flow_targets.list[attempt->candidate].cost;
-
-    if (!attempt->counting || told <= 0)
-        return asked;
-    return is_whole(attempt) || told > asked ? told : asked;
-}
-
-/* Units used, from what is known now (research 5.4: never nothing, field by field). */
-static int64_t units_used(const struct attempt *attempt)
-{
-    const struct request *request = attempt->request;
-    const struct flow_target *target = &request->flow_targets.list[attempt->candidate];
-    const struct delivered *delivered = &attempt->pictures.delivered;
-    int64_t input = request->flow_targets.inputs[attempt->candidate];
-
-    switch (target->terms->unit) {
-    case FLOW_UNIT_TOKENS:
-        if (attempt->counting && delivered->tokens_in > 0)
-            input = delivered->tokens_in;
-        return input + output_seen(attempt);
-    case FLOW_UNIT_IMAGES:
-        return told_or_asked(attempt, delivered->pictures);
-    case FLOW_UNIT_SECONDS:
-        return told_or_asked(attempt, delivered->seconds);
-    case FLOW_UNIT_TASKS:
-        return target->cost;
-    }
-    UNREACHABLE();
-}
-
 void flow_call_progress(struct attempt *attempt)
 {
-    if (attempt->flow_place == NO_INDEX || !attempt->is_stream || !counts_tokens(attempt) ||
+    if (attempt->flow_place == NO_INDEX || !attempt->is_stream ||
+        !flow_usage_counts_tokens(attempt) ||
         attempt->last_ns - attempt->flow_progress_ns < PROGRESS_NS)
         return;
     attempt->flow_progress_ns = attempt->last_ns;
-    flow_progress(&attempt->request->worker->gate, attempt->flow_place, units_used(attempt),
+    flow_progress(&attempt->request->worker->gate, attempt->flow_place, flow_usage_units(attempt),
                   attempt->last_ns);
 }
 
@@ -342,7 +242,7 @@ static int64_t known(int64_t tokens)
 static void take_sample(const struct attempt *attempt, struct adaptive_sample *sample)
 {
     const struct delivered *delivered = &attempt->pictures.delivered;
-    int64_t output = output_seen(attempt);
+    int64_t output = flow_usage_output(attempt);
     int64_t input = attempt->request->flow_targets.inputs[attempt->candidate];
 
     if (delivered->tokens_in > 0)
@@ -368,7 +268,8 @@ static void learn_usage(const struct attempt *attempt)
     const struct flow_usage usage = {.input = delivered->tokens_in,
                                      .output = delivered->tokens_out};
 
-    if (attempt->counting && is_whole(attempt) && counts_tokens(attempt) && usage.input > 0)
+    if (attempt->counting && flow_usage_is_whole(attempt) && flow_usage_counts_tokens(attempt) &&
+        usage.input > 0)
         flow_learn(&request->worker->gate, attempt->flow_place, &estimate, &usage);
 }
 
@@ -404,8 +305,8 @@ static enum adaptive_kind give_back(struct attempt *attempt, bool lost, const st
     if (was_refused(attempt))
         return flow_refund(gate, &attempt->flow_place, end);
     learn_usage(attempt);
-    settled.units = units_used(attempt);
-    if (attempt->judgement.class == ATTEMPT_OK && is_whole(attempt)) {
+    settled.units = flow_usage_units(attempt);
+    if (attempt->judgement.class == ATTEMPT_OK && flow_usage_is_whole(attempt)) {
         take_sample(attempt, &sample);
         settled.sample = &sample;
     }

@@ -32,8 +32,6 @@ struct flow_call flow_call_of(const struct request *request);
 
 /* The first byte of the attempt's request has gone out. */
 void flow_call_sent(struct attempt *attempt);
-/* Is the text of its answer to be counted? */
-bool flow_call_counts_text(const struct attempt *attempt);
 /* Its answer grows: long ones are charged as they come, once a second. */
 void flow_call_progress(struct attempt *attempt);
 /* The attempt is over; its place is given back, once. lost: cancelled although nothing was wrong with

@@ -281,6 +281,7 @@ static const struct {
     {"flow_max_waiting", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"flow_max_waiting_per_client", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"flow_include_usage", COUNTS_TOKENS, "shaping or adaptive"},
+    {"flow_drain_s", COUNTS_TOKENS, "shaping or adaptive"},
 };
 
 static const struct {

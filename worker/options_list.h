@@ -298,6 +298,11 @@ OPTION(scope, flow_max_waiting_per_client, flow_max_waiting_per_client, COUNT, "
 OPTION(scope, flow_include_usage, flow_include_usage, BOOL, "true", 0, 0, RELOAD,
        "ask the upstream for the usage of a chat stream whose client did not, and take the answer "
        "out of the stream again. For shaping and adaptive")
+OPTION(scope, flow_drain_s, flow_drain_ms, SECONDS, "5", 0, 60, RELOAD,
+       "a stream whose client has left is read on for at most this long, to learn what it used, when "
+       "it is nearly over: it has said why it ends, more than 80 % of its max_tokens have come, or "
+       "the rest will probably come within this time; any other is closed at once. 0 = each is. Not "
+       "for image calls. For shaping and adaptive")
 
 /* ---- [route NAME]: which calls go where ------------------------------------------------------ */
 OPTION(

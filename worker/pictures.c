@@ -31,6 +31,7 @@ static void forget(struct delivered *delivered)
     delivered->model[0] = delivered->size[0] = delivered->quality[0] = '\0';
     delivered->format[0] = delivered->id[0] = delivered->status[0] = '\0';
     delivered->content_seen = delivered->error_seen = delivered->terminal_seen = false;
+    delivered->finish_seen = false;
     delivered->error_before_content = false;
 }
 
@@ -77,6 +78,7 @@ static void merge(struct delivered *to, const struct delivered *from)
     merge_string(to->status, sizeof to->status, from->status);
     to->error_before_content = to->error_before_content || (from->error_seen && !to->content_seen);
     to->content_seen = to->content_seen || from->content_seen;
+    to->finish_seen = to->finish_seen || from->finish_seen;
     to->error_seen = to->error_seen || from->error_seen;
     to->terminal_seen = to->terminal_seen || from->terminal_seen;
 }
@@ -243,7 +245,7 @@ static void take_finish(struct pictures *pictures, const struct json_value *valu
 {
     if (!has_text(value) || strcmp(value->text, "null") == 0)
         return;
-    pictures->event.said.content_seen = true;
+    pictures->event.said.content_seen = pictures->event.said.finish_seen = true;
     if (value->id == PLACE_FINISH && strcmp(value->text, "error") == 0)
         pictures->event.said.error_seen = true;
     if (value->id == PLACE_GEMINI_FINISH || pictures->endpoint == ENDPOINT_DASHSCOPE)

@@ -39,6 +39,7 @@ struct delivered {
      * that are empty or only name the role, usage beside them, nor what comes in one event with an
      * error. */
     bool content_seen;
+    bool finish_seen;          /* it said why it ends: at most its usage is still to come */
     bool error_seen;           /* an error object or event */
     bool error_before_content; /* and nothing was content before it: the attempt failed (I2) */
     /* The stream's own end: [DONE], response.completed/incomplete/failed, an image's completed event,

@@ -223,6 +223,8 @@ enum step_result relay_step(struct request *request)
         event = upstream_run(request, request->deadline_ns);
         if (event == UPSTREAM_STOPPED || event == UPSTREAM_FINISHED)
             break;
+        if (request->discard_bytes_max > 0 && attempt->bytes > request->discard_bytes_max)
+            break;
         if (event == UPSTREAM_TIME && is_over(request, clock_monotonic_ns())) {
             end_at_deadline(request);
             break;

@@ -80,6 +80,7 @@ static void request_clear(struct request *request)
     request->deadline_ns = CLOCK_NEVER;
     request->committed = false;
     request->discard = false;
+    request->discard_bytes_max = 0;
     request->response = RESPONSE_NONE;
     request->next_heartbeat_ns = CLOCK_NEVER;
     request->status = 0;

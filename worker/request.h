@@ -120,7 +120,8 @@ struct request {
     int should_retry;       /* likewise: 1, 0, -1 = nothing */
     int64_t deadline_ns;    /* of the call, its body included; CLOCK_NEVER = none */
     bool committed;
-    bool discard; /* the client is gone, the upstream is read to its end */
+    bool discard;              /* the client is gone, the upstream is read to its end */
+    int64_t discard_bytes_max; /* or until so much of it has come; 0 = to its end */
 
     /* respond */
     enum response_state response;

@@ -2,21 +2,41 @@
 #include "worker/upstream.h"
 
 #include "base/clock.h"
+#include "worker/flow_usage.h"
 #include "worker/heartbeat.h"
 #include "worker/watchers.h"
+
+#define DRAIN_BYTES_MAX (1 << 20)
+
+static bool is_to_be_finished(const struct request *request)
+{
+    return request->reader.intent.background ||
+           (request->reader.intent.image &&
+            request->worker->options->image.on_client_gone == CLIENT_GONE_FINISH);
+}
+
+/* Not for ever, and not whatever comes. */
+static void bound_drain(struct request *request)
+{
+    const int64_t until_ns = clock_monotonic_ns() + request->scope->flow_drain_ms * NS_PER_MS;
+
+    request->deadline_ns = clock_earlier(request->deadline_ns, until_ns);
+    request->discard_bytes_max = request->attempt->bytes + DRAIN_BYTES_MAX;
+}
 
 /* The client cannot be written to. Does the upstream go on all the same? */
 static bool client_left_midway(struct request *request)
 {
-    bool finish = request->reader.intent.background ||
-                  (request->reader.intent.image &&
-                   request->worker->options->image.on_client_gone == CLIENT_GONE_FINISH);
+    const bool finish = is_to_be_finished(request);
+    const bool drain = !finish && request->committed && flow_usage_wants_end(request->attempt);
 
     (void)request_client_left(request);
-    request->discard = finish;
+    request->discard = finish || drain;
+    if (drain)
+        bound_drain(request);
     request->watch.active = false;
     request->next_heartbeat_ns = CLOCK_NEVER;
-    return finish;
+    return request->discard;
 }
 
 bool upstream_pass_body(struct request *request, const char *bytes, size_t length)
@@ -106,6 +126,7 @@ enum upstream_event upstream_run(struct request *request, int64_t until_ns)
     for (;;) {
         const int fds[] = {request->discard ? -1 : fastcgi_fd(request->fcgi),
                            request->worker->cut_fd};
+        const bool discard = request->discard;
         int64_t now_ns = clock_monotonic_ns();
         struct http_wait wait = {.fds = fds, .fd_count = LENGTH(fds)};
         enum http_wake wake;
@@ -124,6 +145,8 @@ enum upstream_event upstream_run(struct request *request, int64_t until_ns)
         watchers_begin_late(request, now_ns);
         if (!look_around(request, &wait, now_ns))
             return UPSTREAM_STOPPED;
+        if (request->discard && !discard) /* the caller may have to be done sooner now */
+            return UPSTREAM_PROGRESS;
         if (now_ns >= clock_earlier(until_ns, attempts_deadline_ns(request)))
             return UPSTREAM_TIME;
         if (wake == HTTP_WAKE_SINK)

@@ -27,6 +27,7 @@ static inline int flow_make(void **state)
     now->house->request->seat = &worker->bell.seats[0];
     now->house->scope.flow = FLOW_STRATEGY_SHAPING;
     now->house->scope.flow_include_usage = true;
+    now->house->scope.flow_drain_ms = 5000;
     now->house->scope.flow_max_waiting = 10;
     now->house->scope.flow_class = FLOW_NORMAL;
     now->house->scope.flow_class_header_max = CLASS_CLAIM_NONE;

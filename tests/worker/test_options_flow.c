@@ -48,6 +48,7 @@ static void test_F1_off_by_default(void **state)
         assert_int_equal(scope->flow_max_waiting, 1000);
         assert_int_equal(scope->flow_max_waiting_per_client, 0);
         assert_true(scope->flow_include_usage);
+        assert_int_equal(scope->flow_drain_ms, 5000);
         assert_int_equal(scope->weights[0], 16);
         assert_int_equal(scope->weights[1], 4);
         assert_int_equal(scope->weights[2], 1);
@@ -67,7 +68,7 @@ static void test_F8_what_is_written_arrives(void **state)
                        "flow_class = bulk\nflow_class_header_max = interactive\n"
                        "flow_weights = 8, 2, 1\nflow_max_wait_s = 500ms, 10, 1h\n"
                        "flow_max_waiting = 10\nflow_max_waiting_per_client = 3\n"
-                       "flow_include_usage = false\n"));
+                       "flow_include_usage = false\nflow_drain_s = 2500ms\n"));
     const struct scope_options *scope = &loading.options->scopes[0];
     const struct source_options *source = &loading.options->sources[0];
 
@@ -91,6 +92,7 @@ static void test_F8_what_is_written_arrives(void **state)
     assert_int_equal(scope->flow_max_waiting, 10);
     assert_int_equal(scope->flow_max_waiting_per_client, 3);
     assert_false(scope->flow_include_usage);
+    assert_int_equal(scope->flow_drain_ms, 2500);
     unload(&loading);
 }
 
@@ -350,7 +352,7 @@ static void test_options_without_effect_are_named(void **state)
         {SOURCE("") SCOPE("flow = retry\nflow_class = bulk\nflow_class_header_max = bulk\n"
                           "flow_weights = 1, 1, 1\nflow_max_wait_s = 1, 1, 1\n"
                           "flow_max_waiting = 1\nflow_max_waiting_per_client = 1\n"
-                          "flow_include_usage = false\n"),
+                          "flow_include_usage = false\nflow_drain_s = 1\n"),
          IDLE("6", "flow_class", "retry", "rate, shaping or adaptive")
              IDLE("7", "flow_class_header_max", "retry", "rate, shaping or adaptive")
                  IDLE("8", "flow_weights", "retry", "rate, shaping or adaptive")
@@ -358,7 +360,8 @@ static void test_options_without_effect_are_named(void **state)
                          IDLE("10", "flow_max_waiting", "retry", "rate, shaping or adaptive")
                              IDLE("11", "flow_max_waiting_per_client", "retry",
                                   "rate, shaping or adaptive")
-                                 IDLE("12", "flow_include_usage", "retry", "shaping or adaptive"),
+                                 IDLE("12", "flow_include_usage", "retry", "shaping or adaptive")
+                                     IDLE("13", "flow_drain_s", "retry", "shaping or adaptive"),
          false},
         {SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 5\nflow_max_waiting_per_client = 6"),
          "t.conf:7" WARNING "scope s.flow_max_waiting_per_client: 6 has no effect, as "
