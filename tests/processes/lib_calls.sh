@@ -7,11 +7,12 @@ declare -A ports=() source_pids=() source_lines=() # by name
 declare -A urls=()                                 # of those that are not simply http at their port
 names=()                                           # in order
 chat_path=/v1/chat/completions
+log_sends='' # not empty: sources write to $work/NAME.sent what they were sent (simulated_upstream -l)
 
 run_source() { # run_source NAME: (again) at its port
     local name=$1
     : >"$work/$name.log"
-    "$BUILD/tools/simulated_upstream" -n "$name" -p "${ports[$name]:-0}" >"$work/$name.log" 2>&1 &
+    "$BUILD/tools/simulated_upstream" -n "$name" -p "${ports[$name]:-0}" ${log_sends:+-l "$work/$name.sent"} >"$work/$name.log" 2>&1 &
     source_pids[$name]=$!
     pids+=("$!")
     until_true "source $name" grep -q '^port ' "$work/$name.log"
