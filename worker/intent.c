@@ -266,6 +266,21 @@ static void take_pin(struct intent_reader *reader, const struct json_value *valu
         pin_take(&reader->pin, ranks[value->id], value->text, value->text_length);
 }
 
+static void take_answer_option(struct intent_reader *reader, const struct json_value *value)
+{
+    static const enum answer_option options[] = {
+        [PLACE_BODY] = ANSWER_BODY,
+        [PLACE_MAX_OUTPUT] = ANSWER_MAX_OUTPUT,
+        [PLACE_CHOICES] = ANSWER_CHOICES,
+        [PLACE_SECONDS] = ANSWER_SECONDS,
+        [PLACE_STREAM] = ANSWER_STREAM,
+        [PLACE_STREAM_OPTIONS] = ANSWER_STREAM_OPTIONS,
+        [PLACE_INCLUDE_USAGE] = ANSWER_INCLUDE_USAGE,
+    };
+
+    answer_options_take(&reader->answer, options[value->id], value);
+}
+
 static void take_value(void *context, const struct json_scan *scan, const struct json_value *value)
 {
     struct intent_reader *reader = context;
@@ -281,25 +296,15 @@ static void take_value(void *context, const struct json_scan *scan, const struct
         /* Gemini's path says it. */
         if (reader->intent.endpoint != ENDPOINT_GEMINI)
             reader->intent.stream = value->kind == JSON_TRUE;
-        answer_options_take(&reader->answer, ANSWER_STREAM, value);
+        take_answer_option(reader, value);
         break;
     case PLACE_BODY:
-        answer_options_take(&reader->answer, ANSWER_BODY, value);
-        break;
     case PLACE_MAX_OUTPUT:
-        answer_options_take(&reader->answer, ANSWER_MAX_OUTPUT, value);
-        break;
     case PLACE_CHOICES:
-        answer_options_take(&reader->answer, ANSWER_CHOICES, value);
-        break;
     case PLACE_SECONDS:
-        answer_options_take(&reader->answer, ANSWER_SECONDS, value);
-        break;
     case PLACE_STREAM_OPTIONS:
-        answer_options_take(&reader->answer, ANSWER_STREAM_OPTIONS, value);
-        break;
     case PLACE_INCLUDE_USAGE:
-        answer_options_take(&reader->answer, ANSWER_INCLUDE_USAGE, value);
+        take_answer_option(reader, value);
         break;
     case PLACE_BACKGROUND:
         if (value->kind == JSON_TRUE && reader->intent.endpoint == ENDPOINT_RESPONSES)
@@ -395,11 +400,6 @@ static void take_field_text(void *context, const struct multipart_text *piece)
     estimate_form(&reader->estimate, piece);
 }
 
-static bool is_encoded(const char *content_encoding)
-{
-    return content_encoding && *content_encoding && strcasecmp(content_encoding, "identity") != 0;
-}
-
 /* Where the body can mean an image it is read as JSON whatever its type says: upstreams do, too. */
 static enum intent_body choose_body(struct intent_reader *reader)
 {
@@ -424,6 +424,8 @@ static enum intent_body choose_body(struct intent_reader *reader)
 
 void intent_begin(struct intent_reader *reader, const struct intent_request *request)
 {
+    const char *coding = request->content_encoding;
+
     reader->request = *request;
     reader->intent = (struct intent){.model_at = -1, .model_bytes = -1};
     reader->model_seen = false;
@@ -436,7 +438,7 @@ void intent_begin(struct intent_reader *reader, const struct intent_request *req
     answer_options_begin(&reader->answer);
     estimate_begin(&reader->estimate);
     read_path(reader);
-    reader->encoded = is_encoded(request->content_encoding);
+    reader->encoded = coding && *coding && strcasecmp(coding, "identity") != 0;
     reader->body = choose_body(reader);
     /* The two that the operator may leave uncounted, and those that the path has decided, do not
      * depend on what is in the body. */

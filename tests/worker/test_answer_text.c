@@ -52,74 +52,73 @@ static int64_t worth(const char *text)
     return token_count_parts(&count);
 }
 
+static const struct {
+    enum endpoint endpoint;
+    const char *type, *body;
+} families[] = {
+    {ENDPOINT_CHAT, SSE,
+     DELTA("{\"role\":\"assistant\",\"content\":\"\"}") DELTA("{\"content\":\"Hello, wor\"}")
+         DELTA("{\"content\":\"ld out there\"}") DELTA("{}") DATA("[DONE]")},
+    {ENDPOINT_CHAT, SSE, DELTA("{\"reasoning_content\":\"Hello, world out there\"}")},
+    {ENDPOINT_CHAT, SSE,
+     DELTA("{\"reasoning\":\"Hello, world out there\",\"reasoning_details\":[{\"text\":\"Hello, "
+           "world out there\"}]}")},
+    {ENDPOINT_CHAT, SSE,
+     DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\","
+           "\"function\":{\"arguments\":\"Hello, world\"}}]}")
+         DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\" out there\"}}]}")},
+    {ENDPOINT_CHAT, SSE,
+     DELTA("{\"content\":[{\"type\":\"text\",\"text\":\"Hello, world out "
+           "there\"}]}")},
+    {ENDPOINT_COMPLETIONS, SSE,
+     DATA("{\"choices\":[{\"text\":\"Hello, world\",\"logprobs\":null}]}")
+         DATA("{\"choices\":[{\"text\":\" out there\"}]}")},
+    {ENDPOINT_RESPONSES, SSE,
+     DATA("{\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"instructions\":\"Be "
+          "brief\",\"output\":[]}}")
+         DATA("{\"type\":\"response.output_text.delta\",\"item_id\":\"m\",\"delta\":\"Hello, "
+              "world\",\"obfuscation\":\"abcdef\"}")
+             DATA("{\"type\":\"response.output_text.delta\",\"delta\":\" out there\"}") DATA(
+                 "{\"type\":\"response.output_text.done\",\"text\":\"Hello, world out "
+                 "there\"}") DATA("{\"type\":\"response.completed\",\"response\":{\"output\":[{"
+                                  "\"content\":[{\"text\":\"Hello, world out there\"}]}]}}")},
+    {ENDPOINT_MESSAGES, SSE,
+     DATA("{\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"content\":[]}}")
+         DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":"
+              "\"Hello, world\"}}")
+             DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\","
+                  "\"text\":\" out there\"}}")
+                 DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":"
+                      "\"signature_delta\",\"signature\":\"c2lnbmF0dXJl\"}}")
+                     DATA("{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}"
+                          "}")},
+    {ENDPOINT_MESSAGES, SSE,
+     DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"input_json_delta\","
+          "\"partial_json\":\"Hello, world out there\"}}")},
+    {ENDPOINT_GEMINI, SSE,
+     DATA("{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Hello, "
+          "world\"}]}}],\"modelVersion\":\"g\"}")
+         DATA("{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\" out there\"}]},"
+              "\"finishReason\":\"STOP\"}]}")},
+    {ENDPOINT_CHAT, JSON,
+     "{\"id\":\"c\",\"model\":\"gpt\",\"choices\":[{\"message\":{\"role\":\"assistant\","
+     "\"content\":\"Hello, world out there\"},\"finish_reason\":\"stop\"}]}"},
+    {ENDPOINT_RESPONSES, JSON,
+     "{\"id\":\"r\",\"instructions\":\"Be "
+     "brief\",\"output\":[{\"type\":\"message\",\"content\":[{"
+     "\"type\":\"output_text\",\"text\":\"Hello, world out there\"}]}]}"},
+    {ENDPOINT_MESSAGES, JSON,
+     "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"Hello, world out "
+     "there\"}]}"},
+    {ENDPOINT_DASHSCOPE, JSON,
+     "{\"output\":{\"choices\":[{\"message\":{\"content\":\"Hello, world out there\"}}]}}"},
+};
+
 static void F6_every_family_tells_its_text(void **state)
 {
-    static const struct {
-        enum endpoint endpoint;
-        const char *type, *body;
-    } rows[] = {
-        {ENDPOINT_CHAT, SSE,
-         DELTA("{\"role\":\"assistant\",\"content\":\"\"}") DELTA("{\"content\":\"Hello, wor\"}")
-             DELTA("{\"content\":\"ld out there\"}") DELTA("{}") DATA("[DONE]")},
-        {ENDPOINT_CHAT, SSE, DELTA("{\"reasoning_content\":\"Hello, world out there\"}")},
-        {ENDPOINT_CHAT, SSE,
-         DELTA(
-             "{\"reasoning\":\"Hello, world out there\",\"reasoning_details\":[{\"text\":\"Hello, "
-             "world out there\"}]}")},
-        {ENDPOINT_CHAT, SSE,
-         DELTA("{\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\","
-               "\"function\":{\"arguments\":\"Hello, world\"}}]}")
-             DELTA("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\" out there\"}}]}")},
-        {ENDPOINT_CHAT, SSE,
-         DELTA("{\"content\":[{\"type\":\"text\",\"text\":\"Hello, world out "
-               "there\"}]}")},
-        {ENDPOINT_COMPLETIONS, SSE,
-         DATA("{\"choices\":[{\"text\":\"Hello, world\",\"logprobs\":null}]}")
-             DATA("{\"choices\":[{\"text\":\" out there\"}]}")},
-        {ENDPOINT_RESPONSES, SSE,
-         DATA("{\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"instructions\":\"Be "
-              "brief\",\"output\":[]}}")
-             DATA("{\"type\":\"response.output_text.delta\",\"item_id\":\"m\",\"delta\":\"Hello, "
-                  "world\",\"obfuscation\":\"abcdef\"}")
-                 DATA("{\"type\":\"response.output_text.delta\",\"delta\":\" out there\"}") DATA(
-                     "{\"type\":\"response.output_text.done\",\"text\":\"Hello, world out "
-                     "there\"}") DATA("{\"type\":\"response.completed\",\"response\":{\"output\":[{"
-                                      "\"content\":[{\"text\":\"Hello, world out there\"}]}]}}")},
-        {ENDPOINT_MESSAGES, SSE,
-         DATA("{\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"content\":[]}}")
-             DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":"
-                  "\"Hello, world\"}}")
-                 DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\","
-                      "\"text\":\" out there\"}}")
-                     DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":"
-                          "\"signature_delta\",\"signature\":\"c2lnbmF0dXJl\"}}")
-                         DATA("{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}"
-                              "}")},
-        {ENDPOINT_MESSAGES, SSE,
-         DATA("{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"input_json_delta\","
-              "\"partial_json\":\"Hello, world out there\"}}")},
-        {ENDPOINT_GEMINI, SSE,
-         DATA("{\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Hello, "
-              "world\"}]}}],\"modelVersion\":\"g\"}")
-             DATA("{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\" out there\"}]},"
-                  "\"finishReason\":\"STOP\"}]}")},
-        {ENDPOINT_CHAT, JSON,
-         "{\"id\":\"c\",\"model\":\"gpt\",\"choices\":[{\"message\":{\"role\":\"assistant\","
-         "\"content\":\"Hello, world out there\"},\"finish_reason\":\"stop\"}]}"},
-        {ENDPOINT_RESPONSES, JSON,
-         "{\"id\":\"r\",\"instructions\":\"Be "
-         "brief\",\"output\":[{\"type\":\"message\",\"content\":[{"
-         "\"type\":\"output_text\",\"text\":\"Hello, world out there\"}]}]}"},
-        {ENDPOINT_MESSAGES, JSON,
-         "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"Hello, world out "
-         "there\"}]}"},
-        {ENDPOINT_DASHSCOPE, JSON,
-         "{\"output\":{\"choices\":[{\"message\":{\"content\":\"Hello, world out there\"}}]}}"},
-    };
-
     (void)state;
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        int64_t parts = parts_of(rows[i].endpoint, rows[i].type, rows[i].body, false);
+    for (size_t i = 0; i < LENGTH(families); i++) {
+        int64_t parts = parts_of(families[i].endpoint, families[i].type, families[i].body, false);
 
         if (parts != worth("Hello, world out there"))
             fail_msg("row %zu: %lld", i, (long long)parts);
