@@ -71,20 +71,20 @@ static double openness(const struct adaptive_quota *quota)
     return adaptive_within((quota->ceiling - quota->minute) / room, OPEN_LEAST, 1);
 }
 
-/* Two seconds of what is used of the quota in hand, the whole as rate; of a quota that was told,
- * never more in any minute than it. */
+/* Of what is used of the quota a little in hand, the whole as rate; of a quota that was told, never
+ * more in any minute than it. */
 static struct adaptive_budget budget(const struct adaptive_quota *quota)
 {
     struct adaptive_budget budget = {0, 0};
-    struct bucket_terms strict;
+    int64_t most;
 
     if (!(quota->used > 0))
         return budget;
-    strict = bucket_terms_strict((int64_t)quota->used);
-    budget.capacity_micro = strict.capacity_micro;
+    budget.capacity_micro = bucket_terms_strict((int64_t)quota->used).capacity_micro;
     budget.rate_micro = (int64_t)(openness(quota) * quota->used * (double)BUCKET_UNIT);
-    if (quota->told > 0 && budget.rate_micro > quota->told * BUCKET_UNIT - budget.capacity_micro)
-        budget.rate_micro = quota->told * BUCKET_UNIT - budget.capacity_micro;
+    most = quota->told > 0 ? bucket_terms_strict(quota->told).rate_micro : INT64_MAX;
+    if (budget.rate_micro > most)
+        budget.rate_micro = most;
     return budget;
 }
 

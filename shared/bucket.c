@@ -15,7 +15,9 @@
 
 #define MINUTE_NS INT64_C(60000000000)
 #define DEBT_MAX (4 * BUCKET_AMOUNT_MAX)
-#define STRICT_SHARE 30 /* of the quota is the capacity: two seconds of a minute */
+/* Of a minute's quota: two seconds are not in the rate, and but for BUCKET_LATE_NS are the capacity. */
+#define STRICT_UNRATED 30
+#define STRICT_CAPACITY 40
 
 __extension__ typedef __int128 wide;
 
@@ -148,15 +150,23 @@ struct bucket_terms bucket_terms_strict(int64_t quota)
     int64_t most = BUCKET_RATE_MAX / BUCKET_UNIT;
     int64_t units = quota < 1 ? 1 : quota > most ? most : quota;
     int64_t quota_micro = units * BUCKET_UNIT;
-    int64_t capacity_micro = quota_micro / STRICT_SHARE;
+    int64_t capacity_micro = quota_micro / STRICT_CAPACITY;
+    int64_t unrated_micro = quota_micro / STRICT_UNRATED;
     struct bucket_terms terms = {0};
 
     terms.capacity_micro = capacity_micro < BUCKET_UNIT ? BUCKET_UNIT : capacity_micro;
-    /* One a minute must come back at one a minute, or it never would; it is then the only one of
-     * every half-open minute. */
-    terms.rate_micro = units == 1 ? BUCKET_UNIT : quota_micro - terms.capacity_micro;
+    if (unrated_micro < terms.capacity_micro)
+        unrated_micro = terms.capacity_micro;
+    /* One a minute must come back, too. */
+    terms.rate_micro = units == 1
+                           ? (int64_t)((wide)quota_micro * MINUTE_NS / (MINUTE_NS + BUCKET_LATE_NS))
+                           : quota_micro - unrated_micro;
     return terms;
 }
+
+static_assert(
+    MINUTE_NS / STRICT_CAPACITY + BUCKET_LATE_NS <= MINUTE_NS / STRICT_UNRATED,
+    "capacity, and what comes in while some are late, are no more than what is not rated");
 
 static void begin_warmup(struct bucket_row *row)
 {

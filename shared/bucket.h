@@ -29,6 +29,7 @@
 #define BUCKET_AMOUNT_MAX (INT64_C(1000000000000) * BUCKET_UNIT)
 #define BUCKET_RATE_MAX (INT64_C(400000000) * BUCKET_UNIT) /* per minute */
 #define BUCKET_WARMUP_MAX_NS INT64_C(600000000000)
+#define BUCKET_LATE_NS INT64_C(500000000)
 
 struct bucket_terms {
     int64_t capacity_micro; /* 0 = no bound at all */
@@ -37,9 +38,11 @@ struct bucket_terms {
     int64_t warmup_ns;      /* 0 = full rate at once */
 };
 
-/* Terms with which no 60 s carry more than the quota (units per minute, > 0): two seconds of it, at
- * least one unit, as capacity; the rest as rate. Empty at the start, no warm-up. (A single take
- * that is larger than the capacity goes into debt; that take can exceed the quota by its debt.) */
+/* Terms with which no 60 s carry more than the quota (units per minute, > 0), neither here nor
+ * upstream, where some arrive up to BUCKET_LATE_NS later than others (a connection had to be made
+ * first): a second and a half of it, at least one unit, as capacity; two seconds less than the whole
+ * as rate. Empty at the start, no warm-up. (A single take that is larger than the capacity goes into
+ * debt; that take can exceed the quota by its debt.) */
 struct bucket_terms bucket_terms_strict(int64_t quota);
 
 void bucket_init(struct bucket_row *row, const struct bucket_terms *terms, int64_t now_ns);

@@ -185,7 +185,7 @@ static void change_bucket(struct bucket_row *row, const struct bucket_terms *ter
     bucket_set_warmup(row, terms->warmup_ns, now_ns);
 }
 
-/* The controller's pace is the ramp: two seconds of quota in hand do no harm. */
+/* The controller's pace is the ramp: what the capacity has in hand does no harm. */
 static void begin_full(struct bucket_row *row, const struct adaptive_budget *budget, int64_t now_ns)
 {
     const struct bucket_terms terms = {.capacity_micro = budget->capacity_micro,

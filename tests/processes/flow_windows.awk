@@ -2,8 +2,8 @@
 # the order of ends and then in that of sends:
 #   awk -v rpm=600 -v tpm=400000 [-v any=1 -v pace=1 -v late_ms=N] -f flow_windows.awk <(sort -nk2 LOG) <(sort -n LOG)
 # Looks at each window that ends with a send. All of 60 s: sends <= rpm; tokens <= tpm + what estimates of the
-# window were wrong by. With any=1 also the shorter ones, against what a bucket of two seconds lets through:
-# quota/30 + (quota - quota/30) * length / 60 s, and what a pace of so many times rpm/60 a second does; late_ms is how
+# window were wrong by. With any=1 also the shorter ones, against what the bucket lets through:
+# quota/40 + quota * 29/30 * length / 60 s, and what a pace of so many times rpm/60 a second does; late_ms is how
 # much later than others one may have arrived.
 #
 # A call's tokens count when it is sent. What it was charged then is not what it used, and that is known when it
@@ -72,14 +72,14 @@ function look_at_any(    i, j, sends, tokens, broken, length_s, share, end_error
             sends++; tokens += tokens_of(i)
             if (!told[i]) broken += over(i)
             length_s = sent[j] - sent[i] + late_ms / 1000
-            share = 1 / 30 + 29 / 30 * length_s / 60
+            share = 1 / 40 + 29 / 30 * length_s / 60
             most = 1 + pace * rpm / 60 * length_s
             if (most > rpm * share) most = rpm * share
             any_sends = max(any_sends, sends / most)
             if (sends > most + 1e-6) flag("sends of any window", i, j, sends, most)
             any_tokens = max(any_tokens, tokens / (tpm * share))
             if (tokens <= tpm * share) continue
-            most = tpm * share + max(0, tokens_of(j) - tpm / 30) + end_error + in_flight_error(i - 1, sent[i], 0) + broken
+            most = tpm * share + max(0, tokens_of(j) - tpm / 40) + end_error + in_flight_error(i - 1, sent[i], 0) + broken
             if (tokens > most) flag("tokens of any window", i, j, tokens, most)
         }
     }

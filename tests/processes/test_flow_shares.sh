@@ -164,7 +164,7 @@ for probe in '1 -R 2' 1 3; do # now and then, one after another, three at once
     # docs/why/shares.md, with a tenth for wrong estimates, and of the hand-over what a busy machine takes.
     bound=$(awk -v others=$((clients - 1)) -v own=$((in_interactive + out + 100)) -v l=$((in_normal + out + 100)) \
         -v m=$((in_bulk + out + 100)) -v tpm=$tpm -v rpm=$rpm -v hand_over_ms=$((100 * factor)) 'BEGIN {
-            a = others * own; calls = others + 5 / 16 * (others + 1) + 2; debt = m - tpm / 30; if (debt < 0) debt = 0
+            a = others * own; calls = others + 5 / 16 * (others + 1) + 2; debt = m - tpm / 40; if (debt < 0) debt = 0
             tokens = 1.1 * (a + 5 / 16 * (own + a) + l + m + own + debt)
             print int(1000 * (tokens / (tpm * 29 / 30 / 60) + (calls + 1) / (rpm * 29 / 30 / 60)) + (calls + 1) * hand_over_ms) }')
     read -r count mean most <<<"$seen"

@@ -94,9 +94,9 @@ static void it_begins_low(void **state)
     assert_int_equal(row.state, ADAPTIVE_STARTUP);
     assert_int_equal(limits.in_flight, 4);
     assert_int_equal(limits.interval_ns, NS_PER_S / 2); /* a fifth of 600 a minute */
-    assert_int_equal(limits.requests.capacity_micro, 20 * BUCKET_UNIT);
+    assert_int_equal(limits.requests.capacity_micro, 15 * BUCKET_UNIT);
     assert_int_equal(limits.requests.rate_micro, 580 * BUCKET_UNIT);
-    assert_int_equal(limits.tokens.capacity_micro, 400000 / 30.0 * BUCKET_UNIT);
+    assert_int_equal(limits.tokens.capacity_micro, 400000 / 40 * BUCKET_UNIT);
 }
 
 static void without_quotas_nothing_bounds_but_pace_and_calls(void **state)

@@ -299,7 +299,7 @@ static void f8_a_slot_does_not_idle_for_a_call_whose_flow_is_not_ready(void **st
     uint32_t place;
 
     (void)state;
-    exhaust(0, 100000);
+    exhaust(0, 95000);
     assert_int_equal(arrive(1, true, &first).verdict, ADMIT_QUEUED);
     assert_int_equal(fixture_arrive(&gate, true, &place), GATE_GRANTED); /* without a flow */
     fixture_leave(&gate, place, WAIT_DONE);

@@ -112,7 +112,7 @@ static void f4_shaping_spaces_requests_and_charges_units(void **state)
     call_once(&terms, 1000, 1000);
     flow = fixture_flow(&gate);
     assert_int_equal(flow->next_send_ns, now + 100 * NS_PER_MS);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), 19000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), 14000 * BUCKET_UNIT);
     now += 110 * NS_PER_MS;
     /* what was used more is owed, and the next ones pay */
     call_once(&terms, 1000, 100000);
@@ -158,7 +158,7 @@ static void f4_one_call_larger_than_the_bucket_goes_at_a_full_one(void **state)
 
     (void)state;
     call_once(&terms, 50000, 50000);
-    assert_int_equal(bucket_balance_micro(&fixture_flow(&gate)->units, now), -30000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&fixture_flow(&gate)->units, now), -35000 * BUCKET_UNIT);
 }
 
 static void f4_a_long_answer_is_charged_as_it_comes_and_once(void **state)
@@ -170,14 +170,14 @@ static void f4_a_long_answer_is_charged_as_it_comes_and_once(void **state)
     (void)state;
     flow_sent(&gate, answer.place, now);
     flow_progress(&gate, answer.place, 900, now);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), 19000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), 14000 * BUCKET_UNIT);
     flow_progress(&gate, answer.place, 4000, now);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), 16000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), 11000 * BUCKET_UNIT);
     flow_progress(&gate, answer.place, 4000, now);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), 16000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), 11000 * BUCKET_UNIT);
     assert_int_equal(flow_use_locked(flow, now).units, 4000);
     fixture_flow_settle(&gate, &answer.place, 3500, now);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), 16500 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), 11500 * BUCKET_UNIT);
     assert_int_equal(flow_use_locked(flow, now).units, 3500);
 }
 
@@ -199,7 +199,7 @@ static void f6_every_exit_settles_once(void **state)
     flow = fixture_flow(&gate);
     flow_cancel(&gate, &answer.place, now); /* never sent */
     assert_int_equal(answer.place, NO_INDEX);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), 20000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), 15000 * BUCKET_UNIT);
     for (int exit = 0; exit < 3; exit++) {
         static const int64_t used[] = {300, 0, 1000};
 

@@ -41,7 +41,7 @@ static void f1_the_newer_configuration_counts_and_keeps_debts(void **state)
     self->generation++;
     (void)arrive(&other, 10, FLOW_NORMAL);
     assert_int_equal(flow->units_quota, 1200000);
-    assert_int_equal(bucket_balance_micro(&flow->units, now), -20000 * BUCKET_UNIT);
+    assert_int_equal(bucket_balance_micro(&flow->units, now), -25000 * BUCKET_UNIT);
     self->generation--;
     (void)arrive(&terms, 10, FLOW_NORMAL);
     assert_int_equal(flow->units_quota, 1200000);

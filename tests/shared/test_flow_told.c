@@ -75,7 +75,7 @@ static void f7_three_answers_make_a_quota_where_none_is_configured(void **state)
     told_requests(&terms, 600, 1);
     assert_int_equal(flow->requests_quota, 600);
     assert_int_equal(flow->units_quota, 0);
-    assert_int_equal(flow->requests.capacity_micro, 20 * BUCKET_UNIT);
+    assert_int_equal(flow->requests.capacity_micro, 15 * BUCKET_UNIT);
     assert_int_equal(flow->requests.rate_micro, 580 * BUCKET_UNIT);
     assert_int_equal(flow->interval_ns, 100 * NS_PER_MS);
     assert_int_equal(balance(&flow->requests), BUCKET_UNIT);
@@ -105,8 +105,8 @@ static void f7_units_become_a_quota_too(void **state)
         hear_units(send(&terms, 50), 6000, -1);
     flow = fixture_flow(&gate);
     assert_int_equal(flow->units_quota, 6000);
-    assert_int_equal(flow->units.capacity_micro, 200 * BUCKET_UNIT);
-    assert_int_equal(balance(&flow->units), 200 * BUCKET_UNIT);
+    assert_int_equal(flow->units.capacity_micro, 150 * BUCKET_UNIT);
+    assert_int_equal(balance(&flow->units), 150 * BUCKET_UNIT);
 }
 
 static void f7_never_more_than_configured(void **state)
@@ -275,7 +275,7 @@ static void f7_a_refused_call_is_not_counted_there(void **state)
     struct bucket_row *units = &fixture_flow(&gate)->units;
 
     (void)state;
-    assert_int_equal(balance(units), 19500 * BUCKET_UNIT);
+    assert_int_equal(balance(units), 14500 * BUCKET_UNIT);
     flow_hear(&gate, place, &told, now);
     assert_int_equal(balance(units), -400 * BUCKET_UNIT);
     (void)flow_refund(&gate, &place, &end);
@@ -376,7 +376,7 @@ static void f7_the_controller_is_told_and_begins_no_faster(void **state)
     flow = fixture_flow(&gate);
     assert_int_equal(flow->adaptive.requests.told, 300);
     (void)flow_limits_locked(flow, now);
-    assert_int_equal(flow->requests.capacity_micro, 10 * BUCKET_UNIT);
+    assert_int_equal(flow->requests.capacity_micro, 15 * BUCKET_UNIT / 2);
     assert_int_equal(flow->requests.rate_micro, 290 * BUCKET_UNIT);
     assert_int_equal(flow_views_locked(&gate, now, views), 1);
     assert_int_equal(views[0].requests_origin, FLOW_QUOTA_HEADERS);

@@ -207,9 +207,9 @@ static void run(uint64_t seed)
     fixture_open(&segment, &gate, 1, 100);
     memset(calls, 0, sizeof calls);
     memset(&model, 0, sizeof model);
-    model.units_cap = model.units = 20000;
+    model.units_cap = model.units = 15000;
     model.units_rate = 580000 / 60.0;
-    model.requests_cap = 20;
+    model.requests_cap = 15;
     model.requests = 1;
     model.requests_rate = 580 / 60.0;
     model.interval_ns = 100 * NS_PER_MS;
