@@ -2,7 +2,7 @@
  * gate.c - the admission decision for image calls; see gate.h for the life of a call.
  *
  * What holds whenever the lock is free:
- *   - a place is in the queue exactly when its state is WAITING; the queue is in the order of
+ *   - a place is in its class's queue exactly when its state is WAITING; such a queue is in the order of
  * arrival_seq
  *   - a HELD place has a held row that names it, or NO_INDEX when it runs uncounted
  *   - used <= limit, except after the limit was lowered or work went over into leases
@@ -217,18 +217,19 @@ static enum gate_verdict refuse_locked(struct gate *gate, const struct gate_call
 }
 
 /* The call stands in the queue from now on. */
-static enum gate_verdict queue_locked(struct gate *gate, const struct gate_call *call,
-                                      uint32_t used, uint32_t place)
+static void queue_locked(struct gate *gate, const struct gate_call *call, uint32_t used,
+                         struct gate_answer *answer)
 {
     struct layout_area *layout = layout_of(gate);
-    struct wait_record *record = &layout->places[place].record;
+    struct wait_record *record = &layout->places[answer->place].record;
 
+    answer->position = queue_ahead_locked(layout, call->class) + 1;
+    answer->verdict = GATE_QUEUED;
     fill_record(gate, record, call, used);
     record->state = WAIT_WAITING;
-    record->position = layout->waiting + 1;
-    queue_join_locked(core_of(gate), layout, place);
+    record->position = answer->position;
+    queue_join_locked(core_of(gate), layout, answer->place);
     journal_wait_locked(&own_instance(gate)->journal, record);
-    return GATE_QUEUED;
 }
 
 static enum gate_refusal refusal_of_wait(struct gate *gate, const struct gate_call *call,
@@ -238,7 +239,8 @@ static enum gate_refusal refusal_of_wait(struct gate *gate, const struct gate_ca
     if (!weighing->may_take && !call->may_wait)
         return GATE_REFUSAL_LIMIT;
     /* Whoever waits for nothing but to wake up, its slot being free, is not in the way. */
-    if (layout_of(gate)->waiting >= (uint64_t)core_of(gate)->max_waiting + weighing->free)
+    if (layout_of(gate)->waiting >= (uint64_t)core_of(gate)->max_waiting + weighing->free ||
+        queue_is_full_locked(layout_of(gate), call->class, weighing->free))
         return GATE_REFUSAL_QUEUE_FULL;
     if (weighing->may_take) /* what it would wait for is not the slot */
         return GATE_REFUSAL_NONE;
@@ -257,7 +259,7 @@ void gate_weigh_locked(struct gate *gate, const struct gate_call *call,
     answer->in_use = use.used;
     answer->limit = core->limit;
     answer->waiting = layout->waiting;
-    answer->predicted_wait_ns = predict_ns(gate, layout->waiting);
+    answer->predicted_wait_ns = predict_ns(gate, queue_ahead_locked(layout, call->class));
     *ret_weighing = (struct gate_weighing){
         .used = use.used,
         .free = use.free,
@@ -297,6 +299,7 @@ void gate_enter_locked(struct gate *gate, const struct gate_call *call,
                                                                  : GATE_REFUSAL_QUEUE_FULL);
         return;
     }
+    queue_set_class_locked(layout, answer->place, call->class, call->pictures);
     if (step == GATE_STEP_TAKE)
         held = slots_take_locked(core, gate->self, answer->place, call->now_ns);
     if (held != NO_INDEX) {
@@ -307,8 +310,7 @@ void gate_enter_locked(struct gate *gate, const struct gate_call *call,
         answer->place = NO_INDEX;
         answer->verdict = refuse_locked(gate, call, weighing->used, GATE_REFUSAL_LIMIT);
     } else {
-        answer->position = layout->waiting + 1;
-        answer->verdict = queue_locked(gate, call, weighing->used, answer->place);
+        queue_locked(gate, call, weighing->used, answer);
     }
 }
 
@@ -465,10 +467,24 @@ bool gate_is_rung(const struct gate *gate, uint32_t place)
     return atomic_load(&layout_of(gate)->places[place].rung) != 0;
 }
 
+void gate_limits_now(struct gate *gate, struct gate_limits *ret_limits)
+{
+    const struct queue_class_row *classes = layout_of(gate)->queue_classes;
+
+    gate_lock(gate);
+    *ret_limits = (struct gate_limits){.limit = core_of(gate)->limit,
+                                       .max_waiting = core_of(gate)->max_waiting,
+                                       .on = own_instance(gate)->gate_on != 0};
+    for (uint32_t c = 0; c < FLOW_CLASSES; c++)
+        ret_limits->classes[c] = classes[c].terms;
+    gate_unlock(gate);
+}
+
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_t now_ns,
                      int64_t now_wall_ms)
 {
     struct core_area *core = core_of(gate);
+    struct queue_class_row *classes = layout_of(gate)->queue_classes;
     struct instance_row *instance = own_instance(gate);
     char detail[160];
 
@@ -486,6 +502,8 @@ void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_
     if (limits->on) {
         core->limit = limits->limit;
         core->max_waiting = limits->max_waiting;
+        for (uint32_t c = 0; c < FLOW_CLASSES; c++)
+            classes[c].terms = limits->classes[c];
     }
     instance->gate_on = limits->on;
     ring_locked(gate, now_ns);

@@ -15,6 +15,7 @@
 #define SHARED_GATE_H
 
 #include "base/check.h"
+#include "shared/flow_terms.h"
 #include "shared/roster.h"
 #include "shared/segment.h"
 
@@ -46,6 +47,8 @@ struct gate_call {
     bool refuse_hopeless;
     int64_t wait_timeout_ns;
     int64_t now_ns, now_wall_ms;
+    enum flow_class class; /* not heard where the gate has no weights */
+    int64_t pictures;      /* asked for; what its class is charged, within 1..QUEUE_PICTURES_MAX */
     const char *call_id, *class_name, *client, *scope, *model,
         *endpoint; /* never NULL; cut to fit */
 };
@@ -53,7 +56,7 @@ struct gate_call {
 struct gate_answer {
     enum gate_verdict verdict;
     uint32_t place;    /* for GRANTED and QUEUED */
-    uint32_t position; /* in the queue, QUEUED only */
+    uint32_t position; /* in the queue (wait_queue.h), QUEUED only */
     uint32_t in_use, limit, waiting;
     int64_t predicted_wait_ns; /* for Retry-After; from queue length and recent hold times; >= 0 */
 };
@@ -91,10 +94,12 @@ bool gate_is_rung(const struct gate *gate, uint32_t place);
 struct gate_limits {
     uint32_t limit; /* 0 = none */
     uint32_t max_waiting;
-    bool on; /* this instance's gate is active */
+    bool on;                                  /* this instance's gate is active */
+    struct queue_terms classes[FLOW_CLASSES]; /* all 0 = the queue is in the order of arrival */
 };
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits, int64_t now_ns,
                      int64_t now_wall_ms);
+void gate_limits_now(struct gate *gate, struct gate_limits *ret_limits);
 
 /* What every worker does every 250 ms and whenever its bell rings (M4): answer a roll call, let
  * leases expire, ring whose turn it is. */

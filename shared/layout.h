@@ -1,5 +1,6 @@
 /*
- * layout.h - every struct that lies in the segment, and nothing else.
+ * layout.h - every struct that lies in the segment, and nothing else; those of the adaptive controller are
+ * in layout_adaptive.h.
  *
  * The segment is one POSIX shared memory object per gate name: "/penstock-<gate>". It survives
  * restarts; it is created zeroed, so that all-zero must be a valid empty state of every struct here.
@@ -18,6 +19,8 @@
 #ifndef SHARED_LAYOUT_H
 #define SHARED_LAYOUT_H
 
+#include "shared/layout_adaptive.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +28,7 @@
 
 #define SEGMENT_MAGIC UINT64_C(0x314b434f54534e50) /* "PNSTOCK1" as stored on x86-64 */
 #define CORE_VERSION 1U
-#define LAYOUT_VERSION 1U
+#define LAYOUT_VERSION 2U
 #define LAYOUTS_MAX 8U /* layout versions that can have waiters at the same time */
 
 #define ROSTER_MAX 512U  /* processes of all instances and generations that share a gate */
@@ -41,7 +44,7 @@
 #define FLOWS_MAX 128U        /* (quota group, model) pairs whose calls are counted and held back */
 #define FLOW_PLACES_MAX 8192U /* calls in a flow: waiting, and running ones */
 #define FLOW_CLIENTS 16384U   /* who waits in which flow, hashed; at least twice FLOW_PLACES_MAX */
-#define FLOW_CLASSES 3U       /* enum flow_class */
+#define FLOW_CLASSES 3U       /* enum flow_class; the image queue has the same */
 
 #define NO_INDEX UINT32_MAX
 
@@ -185,7 +188,22 @@ struct place_row {
     int64_t rung_ns;         /* when it was first rung without answering, 0 = not */
     uint32_t flow_place;  /* waits for a flow's grant as well: index into flow_places + 1; or 0 */
     uint32_t passed_over; /* slots that went to others because its flow was not ready */
+    uint32_t class_index; /* enum flow_class: which list it waits in */
+    uint32_t pictures;    /* what its class is charged for its slot */
     struct wait_record record;
+};
+
+/* One class of calls at the image gate (wait_queue.h). */
+struct queue_terms {
+    uint32_t weight;      /* of all 0 = no classes: only the middle one is used */
+    uint32_t max_waiting; /* 0 = as many as all together may */
+};
+struct queue_class_row {
+    struct queue_terms terms;
+    uint32_t head, tail, waiting; /* its list: an index, built again from the rows */
+    uint32_t unused;
+    uint64_t pictures_waiting; /* likewise */
+    int64_t finish;            /* tag at which what was granted last ends, in virtual time */
 };
 
 /* Hand-off to the ledger (M10): a ring of whole records. head and tail only grow; the entry of n is
@@ -363,89 +381,6 @@ struct bucket_row {
     uint32_t unused;
 };
 
-enum adaptive_state {
-    ADAPTIVE_NONE, /* not in use */
-    ADAPTIVE_STARTUP,
-    ADAPTIVE_PROBING,
-    ADAPTIVE_HOLD,
-    ADAPTIVE_DRAIN,
-    ADAPTIVE_RECOVERY,
-};
-
-#define ADAPTIVE_BASE_SLOTS 5U /* of two minutes each */
-#define ADAPTIVE_SIZES 24U     /* size classes of inputs, by powers of two */
-#define ADAPTIVE_RATIOS 32U    /* samples of a window that its medians are made of */
-#define ADAPTIVE_SECONDS 10U   /* sends are counted so far back */
-
-/* The smallest value seen lately. Zero = none. */
-struct adaptive_base {
-    double least[ADAPTIVE_BASE_SLOTS];
-    int64_t slot; /* number of the newest one */
-};
-
-/* What is measured between two updates. */
-struct adaptive_window {
-    int64_t from_ns;
-    uint32_t completions, refusals, faults;
-    uint32_t peak;                                     /* in flight */
-    uint32_t place_wanted, pace_wanted, budget_wanted; /* somebody waited for it */
-    uint32_t ttft_count, whole_count;
-    uint32_t queued_upstream; /* first tokens that an upstream's own queue made late */
-    double decode_s, decode_tokens;
-    double in_flight_s; /* integral over time */
-    float ttft_ratio[ADAPTIVE_RATIOS], whole_ratio[ADAPTIVE_RATIOS];
-};
-
-/* A quota per minute as the controller uses it. */
-struct adaptive_quota {
-    int64_t told;   /* 0 = not */
-    uint64_t heard; /* 1: by the upstream itself */
-    double used;    /* what we use of it; 0 = not told and never refused: no bound */
-    double ceiling; /* our use of a minute when it was refused last; 0 = never */
-    double minute;  /* our use of the last one; 0 = not known */
-    double probe;   /* per second, while it is tried to use more */
-};
-
-/* The adaptive controller of one (quota group, model): see adaptive.h. Doubles, never NaN or Inf. */
-struct adaptive_row {
-    uint32_t state; /* enum adaptive_state */
-    uint32_t epoch;
-    uint32_t in_flight, in_flight_max;
-    uint32_t server_queueing;
-    uint32_t drains;     /* for the same reason, in quick succession: doubles the pause */
-    uint32_t slow;       /* windows in a row with slow tokens */
-    uint32_t slow_first; /* ... with slow first tokens */
-    uint32_t full;       /* windows of STARTUP without more throughput */
-    uint32_t thrust;     /* windows at the watermark: exponent of the step beyond */
-    uint32_t drain_kind; /* enum adaptive_kind of the last cut */
-    uint32_t cut_sends;  /* sends since the last cut */
-    struct adaptive_quota requests, tokens;
-    double limit;                                 /* L: bound of calls in flight */
-    double watermark;                             /* W: highest number in flight that went well */
-    double pace;                                  /* rp: requests per second */
-    double growth;                                /* gam: of the pace, per second */
-    double mean_output;                           /* tokens; 0 = none yet */
-    double hold_limit;                            /* L when HOLD began */
-    double last_step;                             /* of the bound */
-    double best_throughput;                       /* in STARTUP */
-    double slowness;                              /* rho of the last window */
-    double throughput;                            /* completions per s of the last window */
-    double mean_in_flight;                        /* of the last window */
-    int64_t drain_ns, drained_until_ns;           /* last cut */
-    int64_t recovery_ns, hold_ns;                 /* begin of the state */
-    int64_t counted_ns;                           /* the in_flight integral is made up to then */
-    int64_t second_ns;                            /* the pace was last looked at */
-    int64_t sends_second;                         /* the newest second in sends[] */
-    uint32_t sends[ADAPTIVE_SECONDS];             /* [second % ADAPTIVE_SECONDS] */
-    uint32_t second_refusals, second_pace_wanted; /* since second_ns */
-    uint64_t refusals[8];                         /* ever, by enum adaptive_kind */
-    uint64_t cuts;                                /* refusals that counted */
-    struct adaptive_base tpt_base;                /* seconds per token, streams */
-    struct adaptive_base whole_base;              /* seconds per token, whole answers */
-    struct adaptive_base ttft_base[ADAPTIVE_SIZES];
-    struct adaptive_window window;
-};
-
 /* One Penstock instance: a state directory with one ledger, one master at a time. */
 struct instance_row {
     uint32_t used;
@@ -586,8 +521,10 @@ struct flow_row {
 struct layout_area {
     uint32_t layout_version;
     uint32_t lists_ready; /* 0: build the lists from the rows first */
-    uint32_t queue_head, queue_tail, free_head;
-    uint32_t waiting;                /* length of the queue list */
+    uint32_t free_head;
+    uint32_t waiting; /* in all lists of queue_classes */
+    struct queue_class_row queue_classes[FLOW_CLASSES];
+    int64_t queue_virtual_time;      /* start tag of what was granted last */
     int64_t answered_last_ns;        /* when any process did */
     int64_t answered_ns[ROSTER_MAX]; /* when the process last did something at the gate */
     struct place_row places[PLACES_MAX];

@@ -152,7 +152,7 @@ const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1, schema_2};
 /* clang-format off */
 const struct ledger_view ledger_views[LEDGER_VIEWS] = {
     {"show_queue",
-     "SELECT row_number() OVER (ORDER BY arrival_seq) AS position,"
+     "SELECT row_number() OVER (PARTITION BY class ORDER BY arrival_seq) AS position,"
      " " SINCE_MS("arrived_at") " AS waited_ms,"
      " arrived_at AS since, call_id, client, class, scope, model, endpoint,"
      " position AS position_at_arrival, arrival_seq, pid"

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "shared/counters.h"
+#include "shared/wait_queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,16 +66,17 @@ static void copy_holders_locked(struct snapshot *snapshot, const struct core_are
 static void copy_waiters_locked(struct snapshot *snapshot, const struct core_area *core,
                                 const struct layout_area *layout)
 {
-    uint32_t index = layout->queue_head;
+    struct queue_walk walk;
+    uint32_t position = 1;
+    uint32_t index;
 
-    for (uint32_t position = 1; position <= layout->waiting && index < PLACES_MAX; position++) {
+    queue_walk_begin(&walk, layout);
+    while (snapshot->place_count < PLACES_MAX && (index = queue_walk_next(&walk)) != NO_INDEX) {
         const struct place_row *row = &layout->places[index];
 
-        if (snapshot->place_count == PLACES_MAX)
-            break;
+        queue_walk_grants(&walk);
         snapshot->places[snapshot->place_count++] = (struct snapshot_place){
-            .position = position, .pid = pid_of(core, row->owner), .record = row->record};
-        index = row->next;
+            .position = position++, .pid = pid_of(core, row->owner), .record = row->record};
     }
 }
 

@@ -14,32 +14,43 @@ static void push_free(struct layout_area *layout, uint32_t place)
     layout->free_head = place;
 }
 
+static struct queue_class_row *class_of(struct layout_area *layout, const struct place_row *row)
+{
+    return &layout->queue_classes[row->class_index];
+}
+
 static void append(struct layout_area *layout, uint32_t place)
 {
     struct place_row *row = &layout->places[place];
+    struct queue_class_row *class = class_of(layout, row);
 
     row->next = NO_INDEX;
-    row->previous = layout->queue_tail;
-    if (layout->queue_tail == NO_INDEX)
-        layout->queue_head = place;
+    row->previous = class->tail;
+    if (class->tail == NO_INDEX)
+        class->head = place;
     else
-        layout->places[layout->queue_tail].next = place;
-    layout->queue_tail = place;
+        layout->places[class->tail].next = place;
+    class->tail = place;
+    class->waiting++;
+    class->pictures_waiting += row->pictures;
     layout->waiting++;
 }
 
 static void unlink_waiting(struct layout_area *layout, uint32_t place)
 {
     struct place_row *row = &layout->places[place];
+    struct queue_class_row *class = class_of(layout, row);
 
     if (row->previous == NO_INDEX)
-        layout->queue_head = row->next;
+        class->head = row->next;
     else
         layout->places[row->previous].next = row->next;
     if (row->next == NO_INDEX)
-        layout->queue_tail = row->previous;
+        class->tail = row->previous;
     else
         layout->places[row->next].previous = row->previous;
+    class->waiting--;
+    class->pictures_waiting -= row->pictures;
     layout->waiting--;
 }
 
@@ -61,7 +72,14 @@ void queue_rebuild_locked(struct core_area *core, struct layout_area *layout)
     uint16_t waiting[PLACES_MAX];
     size_t count = 0;
 
-    layout->queue_head = layout->queue_tail = layout->free_head = NO_INDEX;
+    for (uint32_t c = 0; c < FLOW_CLASSES; c++) {
+        struct queue_class_row *class = &layout->queue_classes[c];
+
+        class->head = class->tail = NO_INDEX;
+        class->waiting = 0;
+        class->pictures_waiting = 0;
+    }
+    layout->free_head = NO_INDEX;
     layout->waiting = 0;
     for (uint32_t i = PLACES_MAX; i-- > 0;) {
         struct place_row *row = &layout->places[i];
@@ -93,9 +111,24 @@ uint32_t queue_new_place_locked(struct core_area *core, struct layout_area *layo
     row->held = NO_INDEX;
     row->rung_ns = 0;
     row->flow_place = row->passed_over = 0;
+    row->class_index = FLOW_NORMAL;
+    row->pictures = 1;
     atomic_store(&row->rung, 0);
     memset(&row->record, 0, sizeof row->record);
     return place;
+}
+
+void queue_set_class_locked(struct layout_area *layout, uint32_t place, enum flow_class class,
+                            int64_t pictures)
+{
+    struct place_row *row = &layout->places[place];
+
+    REQUIRE(atomic_load(&row->state) == PLACE_FREE && class < FLOW_CLASSES);
+    row->class_index = queue_class_heard(layout, class);
+    if (pictures > QUEUE_PICTURES_MAX)
+        row->pictures = QUEUE_PICTURES_MAX;
+    else
+        row->pictures = pictures > 1 ? (uint32_t)pictures : 1;
 }
 
 void queue_join_locked(struct core_area *core, struct layout_area *layout, uint32_t place)
@@ -123,6 +156,8 @@ void queue_hold_locked(struct core_area *core, struct layout_area *layout, uint3
     row->flow_place = 0;
     atomic_store(&row->rung, 0);
     atomic_store(&row->state, PLACE_HELD);
+    if (held != NO_INDEX)
+        queue_charge_locked(layout, place);
 }
 
 void queue_free_place_locked(struct core_area *core, struct layout_area *layout, uint32_t place)
@@ -145,9 +180,11 @@ void queue_answer_locked(struct layout_area *layout, uint32_t owner, int64_t now
     if (now_ns - layout->answered_last_ns > STANDSTILL_NS) {
         for (uint32_t i = 0; i < ROSTER_MAX; i++)
             layout->answered_ns[i] = now_ns;
-        for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
-            if (layout->places[at].rung_ns != 0)
-                layout->places[at].rung_ns = now_ns;
+        for (uint32_t c = 0; c < FLOW_CLASSES; c++)
+            for (uint32_t at = layout->queue_classes[c].head; at != NO_INDEX;
+                 at = layout->places[at].next)
+                if (layout->places[at].rung_ns != 0)
+                    layout->places[at].rung_ns = now_ns;
         flow_queue_forgive_locked(layout, now_ns);
     }
     /* now_ns was read before the lock was waited for: another thread may have been here since */
@@ -195,22 +232,25 @@ static bool waits_for_flow(struct layout_area *layout, uint32_t place, int64_t n
 bool queue_is_first_locked(struct layout_area *layout, uint32_t place, int64_t now_ns)
 {
     struct flow_glance glance = GLANCE_NONE;
+    struct queue_walk walk;
+    uint32_t at;
 
-    for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next) {
-        if (at == place)
-            return true;
+    queue_walk_begin(&walk, layout);
+    while ((at = queue_walk_next(&walk)) != NO_INDEX && at != place)
         if (!is_silent(layout, &layout->places[at], now_ns) &&
             !waits_for_flow(layout, at, now_ns, &glance))
             return false;
-    }
-    return false;
+    return at == place;
 }
 
 bool queue_has_answering_locked(struct layout_area *layout, int64_t now_ns)
 {
     struct flow_glance glance = GLANCE_NONE;
+    struct queue_walk walk;
+    uint32_t at;
 
-    for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next)
+    queue_walk_begin(&walk, layout);
+    while ((at = queue_walk_next(&walk)) != NO_INDEX)
         if (!is_silent(layout, &layout->places[at], now_ns) &&
             !waits_for_flow(layout, at, now_ns, &glance))
             return true;
@@ -219,10 +259,12 @@ bool queue_has_answering_locked(struct layout_area *layout, int64_t now_ns)
 
 bool queue_pass_over_locked(struct layout_area *layout, uint32_t place)
 {
+    struct queue_walk walk;
     bool silent = false;
+    uint32_t at;
 
-    for (uint32_t at = layout->queue_head; at != NO_INDEX && at != place;
-         at = layout->places[at].next) {
+    queue_walk_begin(&walk, layout);
+    while ((at = queue_walk_next(&walk)) != NO_INDEX && at != place) {
         struct place_row *row = &layout->places[at];
 
         if (row->flow_place == 0)
@@ -247,19 +289,23 @@ unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, u
     bool to_ring[ROSTER_MAX] = {false};
     bool any_off = some_gate_is_off(layout);
     struct flow_glance glance = GLANCE_NONE;
+    struct queue_walk walk;
     unsigned rung = 0;
     uint32_t turns = 0;
+    uint32_t at;
 
-    for (uint32_t at = layout->queue_head; at != NO_INDEX && (any_off || turns < free);
-         at = layout->places[at].next) {
+    queue_walk_begin(&walk, layout);
+    while ((any_off || turns < free) && (at = queue_walk_next(&walk)) != NO_INDEX) {
         struct place_row *row = &layout->places[at];
         bool open = !layout->instances[core->roster[row->owner].instance].gate_on;
         bool turn = turns < free;
 
         if (!open && (!turn || waits_for_flow(layout, at, now_ns, &glance)))
             continue; /* the latter is rung by its flow */
-        if (!open && !is_silent(layout, row, now_ns))
+        if (!open && !is_silent(layout, row, now_ns)) {
+            queue_walk_grants(&walk);
             turns++;
+        }
         if (atomic_load(&row->rung))
             continue;
         if (row->rung_ns == 0)
@@ -276,12 +322,14 @@ unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, u
 
 uint32_t queue_position_locked(const struct layout_area *layout, uint32_t place)
 {
+    struct queue_walk walk;
     uint32_t position = 1;
+    uint32_t at;
 
-    for (uint32_t at = layout->queue_head; at != NO_INDEX; at = layout->places[at].next) {
-        if (at == place)
-            return position;
+    queue_walk_begin(&walk, layout);
+    while ((at = queue_walk_next(&walk)) != NO_INDEX && at != place) {
+        queue_walk_grants(&walk);
         position++;
     }
-    return 0;
+    return at == place ? position : 0;
 }

@@ -1,12 +1,12 @@
 /*
  * wait_queue.h - the places of calls at the gate, and the order of those that wait.
  *
- * States of a place: FREE, WAITING (in the queue list), HELD (has its slot). Rows are the truth,
- * the list is an index over the WAITING rows in the order of their arrival_seq; after a holder of
- * the lock died it is built again from the rows.
+ * States of a place: FREE, WAITING (in the list of its class), HELD (has its slot). Rows are the
+ * truth, the lists are an index over the WAITING rows of a class in the order of their arrival_seq;
+ * after a holder of the lock died they are built again from the rows.
  *
- * Order (M2): arrival order is grant order among those that answer. Nobody takes for another, since
- * SEM_UNDO is per process: a place whose turn has come is rung, and its own thread takes the slot
+ * Order (M2): inside a class arrival order is grant order, between classes queue_order.h decides,
+ * among those that answer. Nobody takes for another, since SEM_UNDO is per process: a place whose turn has come is rung, and its own thread takes the slot
  * under the lock, if it is then the first. A place that was rung and stays silent for
  * QUEUE_SILENT_NS is passed over, and keeps its number; likewise, all at once, the places of a
  * process that has not been at the gate for PROCESS_SILENT_NS (it is stopped: its tick comes every
@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "shared/layout.h"
+#include "shared/queue_order.h"
 
 #include <stdbool.h>
 
@@ -38,9 +39,14 @@ void queue_rebuild_locked(struct core_area *core, struct layout_area *layout);
  * are taken. */
 MUST_CHECK uint32_t queue_new_place_locked(struct core_area *core, struct layout_area *layout,
                                            uint32_t owner);
-/* FREE -> WAITING: at the end of the queue. */
+/* The class it waits in, and what that is charged for the slot, within 1..QUEUE_PICTURES_MAX: before
+ * queue_join and queue_hold. */
+void queue_set_class_locked(struct layout_area *layout, uint32_t place, enum flow_class class,
+                            int64_t pictures);
+/* FREE -> WAITING: at the end of its class. */
 void queue_join_locked(struct core_area *core, struct layout_area *layout, uint32_t place);
-/* FREE or WAITING -> HELD. held: index into core.held, NO_INDEX when the call runs uncounted. */
+/* FREE or WAITING -> HELD. held: index into core.held, NO_INDEX when the call runs uncounted; its class
+ * is charged for what is counted. */
 void queue_hold_locked(struct core_area *core, struct layout_area *layout, uint32_t place,
                        uint32_t held);
 /* Any -> FREE. */
@@ -60,7 +66,7 @@ bool queue_pass_over_locked(struct layout_area *layout, uint32_t place);
  * is off. Rings each process's bell once. Returns how many places were rung anew. */
 unsigned queue_ring_locked(struct core_area *core, struct layout_area *layout, uint32_t free,
                            int64_t now_ns);
-/* 1 = first. 0 when it is not waiting. */
+/* 1 = first. 0 when it is not waiting. Goes through all before it. */
 uint32_t queue_position_locked(const struct layout_area *layout, uint32_t place);
 
 #endif

@@ -95,16 +95,22 @@ void flow_targets_make(struct request *request)
     }
 }
 
-static enum flow_class class_of(const struct request *request)
+const char *flow_class_name(enum flow_class class)
 {
     static const char *const names[] = {"interactive", "normal", "bulk"};
+
+    return (size_t) class < LENGTH(names) ? names[class] : "unknown";
+}
+
+enum flow_class flow_class_of(const struct request *request)
+{
     const char *claimed = fastcgi_param(request->fcgi, "HTTP_X_PENSTOCK_CLASS");
     int highest = request->scope->flow_class_header_max;
 
     if (!claimed || highest == CLASS_CLAIM_NONE)
         return (enum flow_class)request->scope->flow_class;
-    for (int i = highest; i < (int)LENGTH(names); i++) /* the first has the highest weight */
-        if (strcasecmp(claimed, names[i]) == 0)
+    for (int i = highest; i < (int)FLOW_CLASSES; i++) /* the first has the highest weight */
+        if (strcasecmp(claimed, flow_class_name((enum flow_class)i)) == 0)
             return (enum flow_class)i;
     return (enum flow_class)request->scope->flow_class;
 }
@@ -127,7 +133,7 @@ struct flow_call flow_call_of(const struct request *request)
     const int64_t now_ns = clock_monotonic_ns();
 
     return (struct flow_call){
-        .class = class_of(request),
+        .class = flow_class_of(request),
         .client = request->client_name,
         .may_wait = true,
         .deadline_ns = may_wait_until_ns(request, now_ns),

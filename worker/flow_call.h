@@ -27,7 +27,11 @@ struct flow_targets {
 
 /* For the scope and the candidates of the request. */
 void flow_targets_make(struct request *request);
-/* The class it may claim, its client, its deadline. */
+/* The scope's class, or the one that the call claims and may. */
+enum flow_class flow_class_of(const struct request *request);
+/* "interactive": the words of the configuration, the header, the status page, labels, the ledger. */
+const char *flow_class_name(enum flow_class class);
+/* Its class, its client, its deadline. */
 struct flow_call flow_call_of(const struct request *request);
 
 /* The first byte of the attempt's request has gone out. */

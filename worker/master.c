@@ -469,7 +469,7 @@ static bool attach_segment(struct master *master, struct text *why)
 static bool begin_generation(struct master *master, struct text *why)
 {
     const struct options *options = master->options;
-    const struct gate_limits limits = {
+    struct gate_limits limits = {
         .limit = (uint32_t)options->image.max_concurrent_requests,
         .max_waiting = (uint32_t)options->image.max_waiting_requests,
         .on = options->image.active,
@@ -485,6 +485,7 @@ static bool begin_generation(struct master *master, struct text *why)
         text_append_string(why, "the gate's roster of processes is full");
         return false;
     }
+    memcpy(limits.classes, options->image.classes, sizeof limits.classes);
     gate_set_limits(&master->gate, &limits, clock_monotonic_ns(), clock_wall_ms());
     gate_lock(&master->gate);
     instance->generation = member.generation;

@@ -6,6 +6,7 @@
  * FLOWS_MAX are there at a time.
  */
 #include "base/clock.h"
+#include "worker/flow_call.h"
 #include "worker/metrics_page.h"
 #include "worker/status_flows.h"
 
@@ -145,7 +146,7 @@ static const char *kind_word(unsigned part)
 
 static const char *class_word(unsigned part)
 {
-    return status_class_name((enum flow_class)part);
+    return flow_class_name((enum flow_class)part);
 }
 
 static const char *reason_word(unsigned part)

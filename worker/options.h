@@ -113,7 +113,8 @@ struct penstock_options {
 #define OPTION_PICK_image_concurrency(TYPE, field) OPTION_FIELD(TYPE, field)
 struct image_concurrency_options {
 #include "worker/options_list.h"
-    bool active; /* enabled and max_concurrent_requests > 0 */
+    bool active;                              /* enabled and max_concurrent_requests > 0 */
+    struct queue_terms classes[FLOW_CLASSES]; /* .class_weights, .class_max_waiting; 0 = none */
 };
 #undef OPTION_PICK_image_concurrency
 #undef OPTION_PICK_source

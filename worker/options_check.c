@@ -363,7 +363,8 @@ static void check_routes(struct options_loader *loader)
 static void warn_idle_image_keys(struct options_loader *loader,
                                  const struct option_section *section)
 {
-    static const char *const waiting[] = {"wait_timeout_seconds", "max_waiting_requests"};
+    static const char *const waiting[] = {"wait_timeout_seconds", "max_waiting_requests",
+                                          "class_weights", "class_max_waiting"};
     const struct image_concurrency_options *image = &loader->options->image;
 
     if (image->max_concurrent_requests > 0 && !image->enabled &&
@@ -392,6 +393,7 @@ static void check_image(struct options_loader *loader)
     if (image->enabled && image->max_concurrent_requests == 0)
         options_warning(loader, subject_of(section, "enabled"),
                         "limits nothing while max_concurrent_requests is 0");
+    options_read_image_classes(loader);
     warn_idle_image_keys(loader, section);
     if (image->active && image->overflow_mode == OVERFLOW_WAIT &&
         image->wait_timeout_ms > CLIENT_PATIENCE_MS)

@@ -9,6 +9,8 @@
 #define LIMITS_ALLOWED "allowed: MODEL:RPM:TPM, such as qwen-max:1200:1m"
 #define WEIGHTS_ALLOWED                                                                            \
     "allowed: three whole numbers from 1 to 1000, for interactive, normal and bulk"
+#define BOUNDS_ALLOWED                                                                             \
+    "allowed: three whole numbers from 1 to 4096, for interactive, normal and bulk"
 #define WAITS_ALLOWED                                                                              \
     "allowed: three times up to 1 h, for interactive, normal and bulk, such as 5, 30, 2m"
 #define WEIGHT_MAX 1000U
@@ -18,6 +20,7 @@
 #define STRATEGY(name) (1U << FLOW_STRATEGY_##name)
 #define COUNTS_CALLS (STRATEGY(RATE) | STRATEGY(SHAPING) | STRATEGY(ADAPTIVE))
 #define COUNTS_TOKENS (STRATEGY(SHAPING) | STRATEGY(ADAPTIVE))
+#define AT_GATE (1U << 31) /* or with classes at the image gate, whatever the strategy */
 #define TOLD_LIMITS (STRATEGY(RATE) | STRATEGY(SHAPING))
 
 static const char *const strategy_words[] = {"none", "retry", "rate", "shaping", "adaptive"};
@@ -155,16 +158,16 @@ struct model_limit options_limit_of(const struct source_options *source, const c
 
 /* ---- classes of a scope ---------------------------------------------------------------------- */
 
-static bool read_weights(const char *const *items, uint32_t weights[FLOW_CLASSES])
+static bool read_numbers(const char *const *items, uint64_t max, uint32_t numbers[FLOW_CLASSES])
 {
     uint64_t number;
 
     if (count_items(items) != FLOW_CLASSES)
         return false;
     for (size_t i = 0; i < FLOW_CLASSES; i++) {
-        if (!parse_u64(items[i], &number) || number < 1 || number > WEIGHT_MAX)
+        if (!parse_u64(items[i], &number) || number < 1 || number > max)
             return false;
-        weights[i] = (uint32_t)number;
+        numbers[i] = (uint32_t)number;
     }
     return true;
 }
@@ -182,12 +185,39 @@ static bool read_waits(const char *const *items, int64_t waits_ms[FLOW_CLASSES])
 /* Also for the scope made for a route, which has no section and only defaults. */
 void options_read_classes(struct options_loader *loader, struct scope_options *scope)
 {
-    if (!read_weights(scope->flow_weights, scope->weights))
+    if (!read_numbers(scope->flow_weights, WEIGHT_MAX, scope->weights))
         options_error(loader, subject_of(section_of_scope(loader, scope), "flow_weights"),
                       "these are no weights; " WEIGHTS_ALLOWED);
     if (!read_waits(scope->flow_max_wait_s, scope->max_wait_ms))
         options_error(loader, subject_of(section_of_scope(loader, scope), "flow_max_wait_s"),
                       "these are no times; " WAITS_ALLOWED);
+}
+
+void options_read_image_classes(struct options_loader *loader)
+{
+    struct image_concurrency_options *image = &loader->options->image;
+    const struct option_section *section =
+        option_section_find(loader->options, OPTION_SECTION_image_concurrency, "");
+    const struct option_subject bounds = subject_of(section, "class_max_waiting");
+    uint32_t weights[FLOW_CLASSES] = {0};
+    uint32_t most[FLOW_CLASSES] = {0};
+
+    if (image->class_weights[0] && !read_numbers(image->class_weights, WEIGHT_MAX, weights))
+        options_error(loader, subject_of(section, "class_weights"),
+                      "these are no weights; " WEIGHTS_ALLOWED ", or nothing");
+    if (image->class_max_waiting[0] && !read_numbers(image->class_max_waiting, WAITING_MAX, most))
+        options_error(loader, bounds, "these are no bounds; " BOUNDS_ALLOWED ", or nothing");
+    if (image->class_max_waiting[0] && !image->class_weights[0])
+        options_warning(loader, bounds, "has no effect where class_weights is empty");
+    for (size_t c = 0; c < FLOW_CLASSES && image->class_weights[0]; c++)
+        image->classes[c] = (struct queue_terms){.weight = weights[c], .max_waiting = most[c]};
+}
+
+/* Whose turn it is at the image gate is a matter of class too. */
+static bool gate_has_classes(const struct options *options)
+{
+    return options->image.active && options->image.overflow_mode == OVERFLOW_WAIT &&
+           options->image.class_weights[0];
 }
 
 /* ---- for shared/flow.h ----------------------------------------------------------------------- */
@@ -274,8 +304,8 @@ static const struct {
     {"flow_initial", TOLD_LIMITS, "rate or shaping"},
     {"flow_warmup_s", STRATEGY(SHAPING), "shaping"},
     {"tpm_charge", COUNTS_TOKENS, "shaping or adaptive"},
-    {"flow_class", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"flow_class_header_max", COUNTS_CALLS, "rate, shaping or adaptive"},
+    {"flow_class", COUNTS_CALLS | AT_GATE, "rate, shaping or adaptive"},
+    {"flow_class_header_max", COUNTS_CALLS | AT_GATE, "rate, shaping or adaptive"},
     {"flow_weights", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"flow_max_wait_s", COUNTS_CALLS, "rate, shaping or adaptive"},
     {"flow_max_waiting", COUNTS_CALLS, "rate, shaping or adaptive"},
@@ -300,9 +330,10 @@ static const struct {
 static void warn_idle_scope_keys(struct options_loader *loader, const struct scope_options *scope,
                                  const struct option_section *section)
 {
+    const unsigned here = strategy_bit(scope) | (gate_has_classes(loader->options) ? AT_GATE : 0);
+
     for (size_t i = 0; i < LENGTH(scope_keys); i++)
-        if (!(scope_keys[i].strategies & strategy_bit(scope)) &&
-            option_is_chosen(section, scope_keys[i].key))
+        if (!(scope_keys[i].strategies & here) && option_is_chosen(section, scope_keys[i].key))
             options_warning(loader, subject_of(section, scope_keys[i].key),
                             "has no effect with flow = %s; set flow = %s, or take it away",
                             strategy_words[scope->flow], scope_keys[i].words);

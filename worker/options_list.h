@@ -39,9 +39,10 @@ OPTION(penstock, workers, workers, COUNT, "auto", -1, 100, RELOAD,
 OPTION(penstock, threads, threads, COUNT, "auto", -1, 2000, RELOAD,
        "request threads of each worker; auto = as many as image slots, the wait queue and the "
        "reserve need, at least 64, and 64 more where calls wait in a flow")
-OPTION(penstock, reserve_percent, reserve_percent, COUNT, "25", 0, 90, RELOAD,
-       "share of all threads that image calls and calls that wait in a flow can never take, so that "
-       "other calls always find one")
+OPTION(
+    penstock, reserve_percent, reserve_percent, COUNT, "25", 0, 90, RELOAD,
+    "share of all threads that image calls and calls that wait in a flow can never take, so that "
+    "other calls always find one")
 OPTION(penstock, state_directory, state_directory, STRING, "/var/lib/penstock", 0, 0, RESTART,
        "local disk for the ledger and for spooled bodies; names this instance")
 OPTION(penstock, runtime_directory, runtime_directory, STRING, "/run/penstock", 0, 0, RESTART,
@@ -104,11 +105,20 @@ OPTION(image_concurrency, max_concurrent_requests, max_concurrent_requests, COUN
        RELOAD, "image calls in progress on this whole host; 0 = no limit")
 OPTION(image_concurrency, overflow_mode, overflow_mode, CHOICE, "reject", 0, 0, RELOAD,
        "what happens to an image call that finds no free slot: reject (429 at once) or wait (in a "
-       "first-in-first-out queue)")
+       "queue; class_weights tells whose turn is next)")
 OPTION(image_concurrency, wait_timeout_seconds, wait_timeout_ms, SECONDS, "30", 1, 3600, RELOAD,
        "longest wait; then 429. Only for wait")
 OPTION(image_concurrency, max_waiting_requests, max_waiting_requests, COUNT, "100", 1, 4096, RELOAD,
        "longest queue, host-wide; a call beyond it is answered 429 at once. Only for wait")
+OPTION(
+    image_concurrency, class_weights, class_weights, LIST, "16, 4, 1", 0, 0, RELOAD,
+    "shares of the pictures that interactive, normal and bulk calls get while all have some that "
+    "wait, 1 to 1000; inside a class first in first out. A call's class is its scope's flow_class, "
+    "or what flow_class_header_max lets it claim, so where no scope says anything the queue is "
+    "first in first out; empty = it is, whatever they say. Only for wait")
+OPTION(image_concurrency, class_max_waiting, class_max_waiting, LIST, "", 0, 0, RELOAD,
+       "how many of max_waiting_requests may be interactive, normal and bulk calls, 1 to 4096, so "
+       "that one class leaves room to the others; empty = any. Only for wait")
 OPTION(image_concurrency, queue_stream_headers_after_seconds, queue_stream_headers_after_ms,
        SECONDS, "45", 0, 3600, RELOAD,
        "a streaming client that waits this long is sent 200, the stream's headers and a comment; 0 "
@@ -195,11 +205,12 @@ OPTION(source, tpm, tpm, COUNT, "0", 0, 10000000000, RELOAD,
 OPTION(source, model_limits, model_limits, LIST, "", 0, 0, RELOAD,
        "models with an rpm and tpm of their own: MODEL:RPM:TPM, so qwen-max:1200:1m; MODEL as this "
        "source calls it, or a glob; the first that fits counts, and a 0 means not known")
-OPTION(source, limit_headers, limit_headers, CHOICE, "believe", 0, 0, RELOAD,
-       "the x-ratelimit and anthropic-ratelimit headers of its answers: believe (what they tell as "
-       "limit is the quota where rpm, tpm and model_limits tell none, and lowers theirs; when little "
-       "remains, calls go more slowly), rely (the same, and flow = rate or shaping needs no rpm and "
-       "tpm: nothing is held back until three answers told them) or ignore")
+OPTION(
+    source, limit_headers, limit_headers, CHOICE, "believe", 0, 0, RELOAD,
+    "the x-ratelimit and anthropic-ratelimit headers of its answers: believe (what they tell as "
+    "limit is the quota where rpm, tpm and model_limits tell none, and lowers theirs; when little "
+    "remains, calls go more slowly), rely (the same, and flow = rate or shaping needs no rpm and "
+    "tpm: nothing is held back until three answers told them) or ignore")
 OPTION(source, max_concurrency, max_concurrency, COUNT, "0", 0, 8192, RELOAD,
        "calls or tasks in progress for each model of this account, by all its sources together; 0 "
        "= no limit. One more waits its turn. For scopes with flow = rate, shaping or adaptive")
@@ -268,9 +279,10 @@ OPTION(scope, flow, flow, CHOICE, "none", 0, 0, RELOAD,
        "again up to 6 times, after random waits that grow from 1 to 60 seconds), rate (rpm of the "
        "sources is kept), shaping (rpm and tpm, evenly, with a slow start) or adaptive (the limits "
        "are learned); each does what those before it do")
-OPTION(scope, flow_initial, flow_initial, COUNT, "auto", -2, 10000000, RELOAD,
-       "calls that may begin at once after a start or a long pause; auto = rpm with flow = rate, so "
-       "that the first minute may carry twice rpm, and 0 with shaping. For rate and shaping")
+OPTION(
+    scope, flow_initial, flow_initial, COUNT, "auto", -2, 10000000, RELOAD,
+    "calls that may begin at once after a start or a long pause; auto = rpm with flow = rate, so "
+    "that the first minute may carry twice rpm, and 0 with shaping. For rate and shaping")
 OPTION(scope, flow_warmup_s, flow_warmup_ms, SECONDS, "60", 0, 3600, RELOAD,
        "the rate grows from nothing to what is configured within this time after a start or a long "
        "pause; 0 = at once. For shaping")
@@ -280,10 +292,10 @@ OPTION(scope, tpm_charge, tpm_charge, CHOICE, "predicted", 0, 0, RELOAD,
        "For shaping and adaptive")
 OPTION(scope, flow_class, flow_class, CHOICE, "normal", 0, 0, RELOAD,
        "whose turn comes sooner among calls that wait: interactive, normal or bulk. For rate, "
-       "shaping and adaptive, as the options below")
+       "shaping and adaptive, as the options below, and for image calls that wait for a slot")
 OPTION(scope, flow_class_header_max, flow_class_header_max, CHOICE, "none", 0, 0, RELOAD,
        "the highest class that a client may claim with the header X-Penstock-Class: interactive, "
-       "normal, bulk, or none: the header is ignored")
+       "normal, bulk, or none: the header is ignored. Has an effect where flow_class has")
 OPTION(scope, flow_weights, flow_weights, LIST, "16, 4, 1", 0, 0, RELOAD,
        "shares of interactive, normal and bulk while all have calls that wait: each gets at least "
        "its own, 1 to 1000")
@@ -298,11 +310,12 @@ OPTION(scope, flow_max_waiting_per_client, flow_max_waiting_per_client, COUNT, "
 OPTION(scope, flow_include_usage, flow_include_usage, BOOL, "true", 0, 0, RELOAD,
        "ask the upstream for the usage of a chat stream whose client did not, and take the answer "
        "out of the stream again. For shaping and adaptive")
-OPTION(scope, flow_drain_s, flow_drain_ms, SECONDS, "5", 0, 60, RELOAD,
-       "a stream whose client has left is read on for at most this long, to learn what it used, when "
-       "it is nearly over: it has said why it ends, more than 80 % of its max_tokens have come, or "
-       "the rest will probably come within this time; any other is closed at once. 0 = each is. Not "
-       "for image calls. For shaping and adaptive")
+OPTION(
+    scope, flow_drain_s, flow_drain_ms, SECONDS, "5", 0, 60, RELOAD,
+    "a stream whose client has left is read on for at most this long, to learn what it used, when "
+    "it is nearly over: it has said why it ends, more than 80 % of its max_tokens have come, or "
+    "the rest will probably come within this time; any other is closed at once. 0 = each is. Not "
+    "for image calls. For shaping and adaptive")
 
 /* ---- [route NAME]: which calls go where ------------------------------------------------------ */
 OPTION(

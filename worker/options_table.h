@@ -213,10 +213,11 @@ void options_link(struct options_loader *loader);
 /* options_hedge.c: can a second attempt ever begin, and where would it go (H16)? */
 void options_check_hedge(struct options_loader *loader, struct scope_options *scope);
 
-/* options_flow.c: quotas of the source, classes of the scope; then, with all scopes known, whether
+/* options_flow.c: quotas of the source, classes of the scope and of the image queue; then, with all scopes known, whether
  * each has what its strategy needs, and whether each option of flow control has an effect. */
 void options_read_limits(struct options_loader *loader, struct source_options *source);
 void options_read_classes(struct options_loader *loader, struct scope_options *scope);
+void options_read_image_classes(struct options_loader *loader);
 void options_check_flow(struct options_loader *loader);
 
 /* options_pair.c: take apart and check what the source writes as NAME=VALUE. */

@@ -270,14 +270,9 @@ static void control_limit(const struct visit *visit)
         refuse(visit, 400, "The limit must be a number from 0 (no limit) to 2048.");
         return;
     }
-    gate_lock(gate);
-    was = segment_core(gate->segment)->limit;
-    limits = (struct gate_limits){
-        .limit = (uint32_t)limit,
-        .max_waiting = segment_core(gate->segment)->max_waiting,
-        .on = segment_instance(gate->segment)->gate_on != 0,
-    };
-    gate_unlock(gate);
+    gate_limits_now(gate, &limits);
+    was = limits.limit;
+    limits.limit = (uint32_t)limit;
     if (!limits.on) {
         refuse(
             visit, 409,

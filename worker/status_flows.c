@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "shared/calibration.h"
+#include "worker/flow_call.h"
 #include "worker/status.h"
 #include "worker/status_html.h"
 
@@ -21,13 +22,6 @@ const char *status_unit_name(enum flow_unit unit)
     static const char *const names[] = {"tokens", "images", "seconds", "tasks"};
 
     return (size_t)unit < LENGTH(names) ? names[unit] : "unknown";
-}
-
-const char *status_class_name(enum flow_class class)
-{
-    static const char *const names[] = {"interactive", "normal", "bulk"};
-
-    return (size_t) class < LENGTH(names) ? names[class] : "unknown";
 }
 
 /* NULL: the quota is not known. */
@@ -100,7 +94,7 @@ static void text_use(const struct flow_view *flow, struct text *out)
         text_printf(out, " of %" PRIu32, flow->in_flight_limit);
     text_append_string(out, "\n  waiting       ");
     for (unsigned i = 0; i < FLOW_CLASSES; i++)
-        text_printf(out, "%s%s %" PRIu32, i > 0 ? ", " : "", status_class_name((enum flow_class)i),
+        text_printf(out, "%s%s %" PRIu32, i > 0 ? ", " : "", flow_class_name((enum flow_class)i),
                     flow->waiting[i]);
     text_append_string(out, "; begun so far ");
     for (unsigned i = 0; i < FLOW_CLASSES; i++)
@@ -226,12 +220,12 @@ static void json_classes(const struct flow_view *flow, struct text *out)
 {
     text_append_string(out, ",\"waiting\":{");
     for (unsigned i = 0; i < FLOW_CLASSES; i++)
-        text_printf(out, "%s\"%s\":%" PRIu32, i > 0 ? "," : "",
-                    status_class_name((enum flow_class)i), flow->waiting[i]);
+        text_printf(out, "%s\"%s\":%" PRIu32, i > 0 ? "," : "", flow_class_name((enum flow_class)i),
+                    flow->waiting[i]);
     text_append_string(out, "},\"granted\":{");
     for (unsigned i = 0; i < FLOW_CLASSES; i++)
-        text_printf(out, "%s\"%s\":%" PRIu64, i > 0 ? "," : "",
-                    status_class_name((enum flow_class)i), flow->granted[i]);
+        text_printf(out, "%s\"%s\":%" PRIu64, i > 0 ? "," : "", flow_class_name((enum flow_class)i),
+                    flow->granted[i]);
     text_printf(out, "},\"completed\":%" PRIu64, flow->completed);
 }
 

@@ -14,9 +14,8 @@ void status_flows_json(const struct snapshot *snapshot, struct text *out);
 /* A section, or nothing when there are no flows. */
 void status_flows_html(const struct snapshot *snapshot, struct text *out);
 
-/* "adaptive", "tokens", "interactive": the words of the configuration; also labels of metrics. */
+/* "adaptive", "tokens": the words of the configuration; also labels of metrics. */
 const char *status_strategy_name(enum flow_strategy strategy);
 const char *status_unit_name(enum flow_unit unit);
-const char *status_class_name(enum flow_class class);
 
 #endif

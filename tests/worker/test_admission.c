@@ -151,6 +151,21 @@ static void g6_a_refusal_says_when_to_come_back(void **state)
     assert_int_equal(house->request->ticket.place, NO_INDEX);
 }
 
+static void f8_a_call_comes_with_its_class_and_pictures(void **state)
+{
+    struct house *house = *state;
+    const struct place_row *row;
+
+    segment_layout(&segment)->queue_classes[FLOW_NORMAL].terms.weight = 4;
+    house->scope.flow_class_header_max = FLOW_NORMAL;
+    fake_fastcgi_param(house->fcgi, "HTTP_X_PENSTOCK_CLASS", "bulk");
+    house->request->reader.intent.choices = 3;
+    assert_int_equal(admission_step(house->request), STEP_NEXT);
+    row = &segment_layout(&segment)->places[house->request->ticket.place];
+    assert_true(row->class_index == FLOW_BULK && row->pictures == 3);
+    assert_string_equal(row->record.class_name, "bulk");
+}
+
 static void a_full_queue_refuses_at_once(void **state)
 {
     struct house *house = *state;
@@ -550,6 +565,7 @@ int main(void)
         WITH_GATE(what_draws_nothing_passes),
         WITH_GATE(a_free_slot_is_taken_at_once),
         WITH_GATE(g6_a_refusal_says_when_to_come_back),
+        WITH_GATE(f8_a_call_comes_with_its_class_and_pictures),
         WITH_GATE(a_full_queue_refuses_at_once),
         WITH_GATE(a_slot_that_becomes_free_wakes_who_waits),
         WITH_GATE(g9_a_client_that_leaves_gives_its_place_back),

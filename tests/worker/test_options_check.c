@@ -268,6 +268,55 @@ static void test_routes(void **state)
     check_all(cases, LENGTH(cases));
 }
 
+static void test_F8_the_image_queue_has_classes_of_its_own(void **state)
+{
+#define WAITS                                                                                      \
+    "[image_concurrency]\nenabled = true\nmax_concurrent_requests = 1\noverflow_mode = wait\n"
+#define IN_SCOPE(more) "[scope s]\nsources = a\n" more
+#define OF_GATE(line, what) "t.conf:" line ": image_concurrency.class_" what
+    static const struct load_case cases[] = {
+        {WITH_SOURCE WAITS "class_weights = 16, 4\n",
+         OF_GATE("7", "weights: these are no weights; allowed: three whole numbers from 1 to 1000, "
+                      "for interactive, normal and bulk, or nothing\n"),
+         true},
+        {WITH_SOURCE WAITS "class_max_waiting = 50, 4097, 1\n",
+         OF_GATE("7", "max_waiting: these are no bounds; allowed: three whole numbers from 1 to "
+                      "4096, for interactive, normal and bulk, or nothing\n"),
+         true},
+    };
+    struct loading loading = load(WITH_SOURCE WAITS);
+    const struct queue_terms *classes = loading.options->image.classes;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        assert_load_case(&cases[i]);
+    assert_int_equal(classes[FLOW_INTERACTIVE].weight, 16);
+    assert_int_equal(classes[FLOW_NORMAL].weight, 4);
+    assert_int_equal(classes[FLOW_BULK].weight, 1);
+    assert_int_equal(classes[FLOW_BULK].max_waiting, 0);
+    unload(&loading);
+    /* a class is worth saying where image calls wait, with whatever flow */
+    loading = load(WITH_SOURCE IN_SCOPE("flow_class = bulk\nflow_class_header_max = normal\n") WAITS
+                   "class_weights = 1000, 1, 2\nclass_max_waiting = 4096, 20, 1\n");
+    assert_null(strstr(report_of(&loading), "flow_class"));
+    assert_null(strstr(report_of(&loading), "class_weights"));
+    classes = loading.options->image.classes;
+    assert_int_equal(classes[FLOW_INTERACTIVE].weight, 1000);
+    assert_int_equal(classes[FLOW_INTERACTIVE].max_waiting, 4096);
+    assert_int_equal(classes[FLOW_BULK].weight, 2);
+    assert_int_equal(classes[FLOW_BULK].max_waiting, 1);
+    unload(&loading);
+    /* and not where the order is that of arrival */
+    loading = load(WITH_SOURCE IN_SCOPE("flow_class = bulk\n") WAITS
+                   "class_weights =\nclass_max_waiting = 1, 1, 1\n");
+    assert_non_null(strstr(report_of(&loading), "s.flow_class: has no effect"));
+    assert_non_null(strstr(report_of(&loading), "class_max_waiting: has no effect"));
+    classes = loading.options->image.classes;
+    assert_int_equal(classes[FLOW_NORMAL].weight, 0);
+    assert_int_equal(classes[FLOW_NORMAL].max_waiting, 0);
+    unload(&loading);
+}
+
 static void test_image_options_that_surprise(void **state)
 {
 #define REJECTS                                                                                    \
@@ -367,6 +416,7 @@ int main(void)
         cmocka_unit_test(test_sources),
         cmocka_unit_test(test_key_over_plain_http_is_a_warning_except_to_this_host),
         cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_F8_the_image_queue_has_classes_of_its_own),
         cmocka_unit_test(test_image_options_that_surprise),
         cmocka_unit_test(test_the_largest_body_fits_a_workers_part_of_the_spool),
         cmocka_unit_test(test_threads_must_suffice_for_slots_queue_and_reserve),
