@@ -60,6 +60,7 @@ void json_scan_init(struct json_scan *scan, json_value_function *on_value, void 
     scan->own.literal_at = 0;
     scan->own.in_key = false;
     scan->own.on_text = NULL;
+    scan->own.strings_only = false;
     scan->own.text_open = false;
     scan->own.listening = false;
 }
@@ -68,6 +69,12 @@ void json_scan_listen(struct json_scan *scan, json_text_function *on_text)
 {
     REQUIRE(scan->own.expect == EXPECT_START);
     scan->own.on_text = on_text;
+}
+
+void json_scan_listen_to_strings(struct json_scan *scan, json_text_function *on_text)
+{
+    json_scan_listen(scan, on_text);
+    scan->own.strings_only = true;
 }
 
 void json_scan_follow(struct json_scan *scan, const struct json_node *root)
@@ -297,7 +304,7 @@ static size_t short_run(const char *at, const char *end, size_t most)
  * where the reading goes on: behind the closing quote, or in front of the first byte, in those states. */
 static const char *read_key(struct json_scan *scan, const char *at, const char *end)
 {
-    size_t length = scan->own.on_text ? SIZE_MAX : short_run(at, end, JSON_SCAN_KEY_MAX);
+    size_t length = short_run(at, end, JSON_SCAN_KEY_MAX);
 
     if (length == SIZE_MAX) {
         begin_string(scan, true);
@@ -309,18 +316,20 @@ static const char *read_key(struct json_scan *scan, const char *at, const char *
     level->key[length] = '\0';
     level->key_length = (unsigned)length;
     level->key_cut = false;
+    json_text_whole(scan, JSON_TEXT_KEY, at, length);
     scan->own.expect = EXPECT_COLON;
     return at + length + 1;
 }
 
 static const char *read_value_string(struct json_scan *scan, const char *at, const char *end)
 {
-    size_t length = scan->own.on_text ? SIZE_MAX : short_run(at, end, JSON_SCAN_TEXT_MAX);
+    size_t length = short_run(at, end, JSON_SCAN_TEXT_MAX);
 
     if (length == SIZE_MAX) {
         begin_string(scan, false);
         return at;
     }
+    json_text_whole(scan, JSON_TEXT_STRING, at, length);
     if (is_wanted(scan)) {
         memcpy(scan->own.text, at, length);
         scan->own.text[length] = '\0';

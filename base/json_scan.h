@@ -128,6 +128,7 @@ struct json_scan {
         unsigned char expect, number, literal_at, unicode_digits, text_kind;
         bool in_key, text_cut, hashing;
         json_text_function *on_text;
+        bool strings_only;
         bool text_open, listening, text_begins; /* of the text being read: its end is to be told */
         char text[JSON_SCAN_TEXT_MAX + 1];
         struct hash hash;
@@ -142,6 +143,8 @@ void json_scan_follow(struct json_scan *scan, const struct json_node *root);
 /* Before the first feed: also hand over every text, wanted or not, of any length, with the context of
  * on_value. */
 void json_scan_listen(struct json_scan *scan, json_text_function *on_text);
+/* Likewise, but no keys and no numbers. */
+void json_scan_listen_to_strings(struct json_scan *scan, json_text_function *on_text);
 /* Read on. After a final state further bytes are ignored. */
 enum json_scan_state json_scan_feed(struct json_scan *scan, const char *bytes, size_t length);
 /* The input has ended (completes a number at top level): DONE, INVALID or TOO_DEEP. */

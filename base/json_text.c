@@ -6,6 +6,11 @@
 
 #define UNWANTED_MAX 64 /* decoded bytes that are kept of a string nobody wants */
 
+static bool is_listened_to(const struct json_scan *scan, enum json_text_kind kind)
+{
+    return scan->own.on_text && (kind == JSON_TEXT_STRING || !scan->own.strings_only);
+}
+
 static void tell(struct json_scan *scan, const char *bytes, size_t length)
 {
     const struct json_text piece = {
@@ -30,12 +35,26 @@ void json_text_end(struct json_scan *scan)
     scan->own.listening = false;
 }
 
+void json_text_whole(struct json_scan *scan, enum json_text_kind kind, const char *bytes,
+                     size_t length)
+{
+    if (!is_listened_to(scan, kind))
+        return;
+    scan->own.text_kind = (unsigned char)kind;
+    scan->own.text_begins = true;
+    scan->own.raw_length = length;
+    if (length > 0)
+        tell(scan, bytes, length);
+    tell(scan, "", 0);
+    scan->own.listening = false;
+}
+
 void json_text_begin(struct json_scan *scan, enum json_text_kind kind)
 {
     bool wanted = scan->own.node || !scan->own.root;
 
     scan->own.text_kind = (unsigned char)kind;
-    scan->own.text_open = scan->own.listening = scan->own.on_text != NULL;
+    scan->own.text_open = scan->own.listening = is_listened_to(scan, kind);
     scan->own.text_begins = true;
     scan->own.text_length = 0;
     scan->own.text_cut = false;

@@ -16,5 +16,8 @@ void json_text_unit(struct json_scan *scan, unsigned unit);
 void json_text_surrogate_end(struct json_scan *scan);
 /* Tell who listens that it is over. */
 void json_text_end(struct json_scan *scan);
+/* Instead of all that: one without escapes, all of it; nothing of it is kept. */
+void json_text_whole(struct json_scan *scan, enum json_text_kind kind, const char *bytes,
+                     size_t length);
 
 #endif

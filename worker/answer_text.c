@@ -78,6 +78,8 @@ static enum field find_field(const struct answer_text *text, const struct json_s
 {
     const char *top = key_at(scan, 0);
 
+    if (scan->depth == 1 && strcmp(top, "delta") != 0) /* most strings */
+        return FIELD_NONE;
     if (strcmp(top, "choices") == 0)
         return field_of_choice(scan);
     if (strcmp(top, "candidates") == 0)
@@ -95,8 +97,6 @@ static enum field find_field(const struct answer_text *text, const struct json_s
 bool answer_text_take(struct answer_text *text, const struct json_scan *scan,
                       const struct json_text *piece, const char *type)
 {
-    if (piece->kind != JSON_TEXT_STRING)
-        return false;
     if (piece->begins) {
         enum field field = find_field(text, scan, type);
 

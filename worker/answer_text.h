@@ -31,7 +31,7 @@ struct answer_text {
 };
 
 void answer_text_begin(struct answer_text *text, enum answer_shape shape);
-/* A piece of the JSON's text, as json_scan tells them. type: of the event, so far; "" = none. False: no
+/* A piece of a string, as json_scan tells them. type: of the event, so far; "" = none. False: no
  * more of this string, please. */
 bool answer_text_take(struct answer_text *text, const struct json_scan *scan,
                       const struct json_text *piece, const char *type);

@@ -446,7 +446,7 @@ static void begin_json(struct pictures *pictures)
     json_scan_init(&pictures->json, take_value, pictures);
     json_scan_follow(&pictures->json, &answer_node);
     if (pictures->counts_text)
-        json_scan_listen(&pictures->json, take_text);
+        json_scan_listen_to_strings(&pictures->json, take_text);
 }
 
 static void match_done(struct pictures_event *event, const char *bytes, size_t length)

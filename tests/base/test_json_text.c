@@ -54,7 +54,8 @@ static bool listen(void *context, const struct json_scan *scan, const struct jso
     return listener->heard < listener->mute_after;
 }
 
-static const char *heard(const char *json, size_t piece, size_t mute_after)
+static const char *heard_by(void (*begin)(struct json_scan *, json_text_function *),
+                            const char *json, size_t piece, size_t mute_after)
 {
     static struct listener listener;
     struct json_scan scan;
@@ -65,11 +66,16 @@ static const char *heard(const char *json, size_t piece, size_t mute_after)
     listener.mute_after = mute_after;
     json_scan_init(&scan, NULL, &listener);
     json_scan_follow(&scan, &root_node);
-    json_scan_listen(&scan, listen);
+    begin(&scan, listen);
     for (size_t at = 0; at < length; at += piece)
         json_scan_feed(&scan, json + at, length - at < piece ? length - at : piece);
     (void)!json_scan_end(&scan); /* also of half a text */
     return listener.trace;
+}
+
+static const char *heard(const char *json, size_t piece, size_t mute_after)
+{
+    return heard_by(json_scan_listen, json, piece, mute_after);
 }
 
 static void texts_are_heard_as_they_go_by(void **state)
@@ -104,11 +110,22 @@ static void a_text_can_be_let_go(void **state)
                         "k1:ke(3) s1:AB(9) k1:x(1) n1:7(0) ");
 }
 
+static void keys_and_numbers_can_be_left_out(void **state)
+{
+    (void)state;
+    for (size_t piece = 1; piece < 60; piece++)
+        assert_string_equal(heard_by(json_scan_listen_to_strings,
+                                     "{\"key\":\"a\",\"\\u0041\":[1,\"\",\"\\u0042\"],\"n\":-2.5}",
+                                     piece, SIZE_MAX),
+                            "s1:a(1) s2:(0) s2:B(6) ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_heard_as_they_go_by),
         cmocka_unit_test(a_text_can_be_let_go),
+        cmocka_unit_test(keys_and_numbers_can_be_left_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
