@@ -120,13 +120,8 @@ static void report(struct json_scan *scan, struct json_value *value)
     scan->on_value(scan->context, scan, value);
 }
 
-static void report_plain(struct json_scan *scan, enum json_kind kind)
-{
-    if (is_wanted(scan))
-        report(scan, &(struct json_value){.kind = kind, .text = ""});
-}
-
-static void report_end(struct json_scan *scan, enum json_kind kind, bool empty)
+/* empty: of what ends, there was nothing in it. */
+static void report_plain(struct json_scan *scan, enum json_kind kind, bool empty)
 {
     if (is_wanted(scan))
         report(scan, &(struct json_value){.kind = kind, .text = "", .empty = empty});
@@ -139,6 +134,16 @@ static void report_number(struct json_scan *scan)
                                       .text = scan->own.text,
                                       .text_length = scan->own.text_length,
                                       .text_cut = scan->own.text_cut});
+}
+
+static void report_string(struct json_scan *scan, uint64_t raw_hash)
+{
+    report(scan, &(struct json_value){.kind = JSON_STRING,
+                                      .text = scan->own.text,
+                                      .text_length = scan->own.text_length,
+                                      .text_cut = scan->own.text_cut,
+                                      .raw_length = scan->own.raw_length,
+                                      .raw_hash = raw_hash});
 }
 
 static void expect_after_value(struct json_scan *scan)
@@ -204,14 +209,7 @@ static void end_string(struct json_scan *scan)
     scan->own.text[scan->own.text_length] = '\0';
     if (scan->own.raw_length >= DATA_MIN && is_data(scan->own.text, scan->own.text_length))
         scan->data_bytes += scan->own.raw_length;
-    report(scan, &(struct json_value){
-                     .kind = JSON_STRING,
-                     .text = scan->own.text,
-                     .text_length = scan->own.text_length,
-                     .text_cut = scan->own.text_cut,
-                     .raw_length = scan->own.raw_length,
-                     .raw_hash = scan->own.hashing ? hash_value(&scan->own.hash) : 0,
-                 });
+    report_string(scan, scan->own.hashing ? hash_value(&scan->own.hash) : 0);
     expect_after_value(scan);
 }
 
@@ -333,12 +331,9 @@ static const char *read_value_string(struct json_scan *scan, const char *at, con
     if (is_wanted(scan)) {
         memcpy(scan->own.text, at, length);
         scan->own.text[length] = '\0';
-        report(scan,
-               &(struct json_value){.kind = JSON_STRING,
-                                    .text = scan->own.text,
-                                    .text_length = length,
-                                    .raw_length = length,
-                                    .raw_hash = is_hashed(scan) ? hash_bytes(at, length) : 0});
+        scan->own.text_length = scan->own.raw_length = length;
+        scan->own.text_cut = false;
+        report_string(scan, is_hashed(scan) ? hash_bytes(at, length) : 0);
     }
     expect_after_value(scan);
     return at + length + 1;
@@ -394,7 +389,7 @@ static void end_literal(struct json_scan *scan)
         json_text_keep(scan, scan->own.literal, strlen(scan->own.literal));
         report_number(scan);
     } else {
-        report_plain(scan, kind);
+        report_plain(scan, kind, false);
     }
     expect_after_value(scan);
 }
@@ -418,7 +413,7 @@ static void open_container(struct json_scan *scan, bool is_array)
         scan->state = JSON_SCAN_TOO_DEEP;
         return;
     }
-    report_plain(scan, is_array ? JSON_ARRAY : JSON_OBJECT);
+    report_plain(scan, is_array ? JSON_ARRAY : JSON_OBJECT, false);
     struct json_level *level = &scan->levels[scan->depth++];
 
     level->node = scan->own.node;
@@ -442,8 +437,8 @@ static void close_container(struct json_scan *scan, char c)
         scan->own.expect == EXPECT_VALUE_OR_END || scan->own.expect == EXPECT_KEY_OR_END;
 
     scan->own.node = scan->levels[--scan->depth].node;
-    report_end(scan, is_array ? JSON_ARRAY_END : JSON_OBJECT_END,
-               in_first && scan->levels[scan->depth].index == 0);
+    report_plain(scan, is_array ? JSON_ARRAY_END : JSON_OBJECT_END,
+                 in_first && scan->levels[scan->depth].index == 0);
     expect_after_value(scan);
 }
 
