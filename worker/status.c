@@ -171,6 +171,7 @@ static void text_call(const struct snapshot_place *place, struct text *out)
     char call_id[NAME_SIZE];
 
     text_printf(out, "  %7" PRId32, place->pid);
+    text_name(out, 11, record->class_name);
     text_name(out, 16, record->client);
     text_name(out, 20, record->model);
     text_name(out, 20, record->endpoint);
@@ -190,8 +191,8 @@ static void text_slots(const struct snapshot *snapshot, const struct status_view
 
     text_printf(out, "\nslots held by calls: %u\n", count);
     if (count > 0)
-        text_printf(out, "   held_s waited_s      pid  %-16s  %-20s  %-20s  %s\n", "client",
-                    "model", "endpoint", "call");
+        text_printf(out, "   held_s waited_s      pid  %-11s  %-16s  %-20s  %-20s  %s\n", "class",
+                    "client", "model", "endpoint", "call");
     for (unsigned i = 0; i < count && (view->full || i < STATUS_CALLS_SHOWN); i++) {
         const struct snapshot_place *place = &snapshot->places[i];
 
@@ -210,8 +211,8 @@ static void text_queue(const struct snapshot *snapshot, const struct status_view
 
     text_printf(out, "\nwaiting calls: %u\n", count);
     if (count > 0)
-        text_printf(out, " position waited_s      pid  %-16s  %-20s  %-20s  %s\n", "client",
-                    "model", "endpoint", "call");
+        text_printf(out, " position waited_s      pid  %-11s  %-16s  %-20s  %-20s  %s\n", "class",
+                    "client", "model", "endpoint", "call");
     for (unsigned i = 0; i < count && (view->full || i < STATUS_CALLS_SHOWN); i++) {
         const struct snapshot_place *place = &snapshot->places[first + i];
 

@@ -183,6 +183,7 @@ static void html_call(const struct snapshot_place *place, struct text *out)
 {
     const struct wait_record *record = &place->record;
 
+    html_cell(out, record->class_name);
     html_cell(out, record->client);
     html_cell(out, record->model);
     html_cell(out, record->endpoint);
@@ -210,9 +211,10 @@ static void html_slots(const struct snapshot *snapshot, const struct status_view
         text_append_string(out, "<p class=\"soft\">No call holds a slot.</p></section>\n");
         return;
     }
-    text_append_string(out, "<div class=\"wide\"><table><tr><th class=\"n\">held</th><th "
-                            "class=\"n\">waited</th><th>client</th><th>model</th><th>endpoint</th>"
-                            "<th class=\"n\">pid</th><th class=\"id\">call</th></tr>\n");
+    text_append_string(
+        out, "<div class=\"wide\"><table><tr><th class=\"n\">held</th><th "
+             "class=\"n\">waited</th><th>class</th><th>client</th><th>model</th><th>endpoint</th>"
+             "<th class=\"n\">pid</th><th class=\"id\">call</th></tr>\n");
     for (unsigned i = 0; i < count && (view->full || i < STATUS_CALLS_SHOWN); i++) {
         text_append_string(out, "<tr>");
         html_seconds_cell(out, status_held_ms(snapshot, &snapshot->places[i]));
@@ -233,9 +235,10 @@ static void html_queue(const struct snapshot *snapshot, const struct status_view
         text_append_string(out, "<p class=\"soft\">Nobody waits.</p></section>\n");
         return;
     }
-    text_append_string(out, "<div class=\"wide\"><table><tr><th class=\"n\">position</th><th "
-                            "class=\"n\">waited</th><th>client</th><th>model</th><th>endpoint</th>"
-                            "<th class=\"n\">pid</th><th class=\"id\">call</th></tr>\n");
+    text_append_string(
+        out, "<div class=\"wide\"><table><tr><th class=\"n\">position</th><th "
+             "class=\"n\">waited</th><th>class</th><th>client</th><th>model</th><th>endpoint</th>"
+             "<th class=\"n\">pid</th><th class=\"id\">call</th></tr>\n");
     for (unsigned i = 0; i < count && (view->full || i < STATUS_CALLS_SHOWN); i++) {
         const struct snapshot_place *place = &snapshot->places[first + i];
 

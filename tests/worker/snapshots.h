@@ -65,6 +65,7 @@ static inline void snapshot_fill(struct snapshot *snapshot, struct snapshot_plac
         record->arrived_wall_ms = SNAPSHOT_WALL_MS - 7000;
         (void)text_copy(record->call_id, sizeof record->call_id, "pst_0001");
         (void)text_copy(record->model, sizeof record->model, "gpt-image-2");
+        (void)text_copy(record->class_name, sizeof record->class_name, "normal");
         (void)text_copy(record->endpoint, sizeof record->endpoint, "images/generations");
     }
     places[0].record.arrived_ns = SNAPSHOT_NOW_NS - 7 * NS_PER_S;
