@@ -45,7 +45,7 @@ classes shared flow=rate;flow_initial=0;flow_class_header_max=interactive
 bounded shared flow=rate;flow_initial=0;flow_class_header_max=bulk
 hopeless meagre flow=rate;flow_initial=1;flow_max_wait_s=1,2,3
 adaptive learned flow=adaptive
-tokens slow flow=shaping;flow_warmup_s=0
+tokens slow flow=shaping;flow_warmup_s=0;flow_drain_s=30
 hedged slow,quick flow=shaping;flow_warmup_s=0;hedge_after_s=200ms
 pictures drawing flow=shaping;flow_warmup_s=0
 END
@@ -228,6 +228,28 @@ expect "F6: it was told" "$(grep -c '"usage":{' "$work/body")" 1
 expect "F6: and settled" "$(flow_state slow m units_60s)" 96
 same_as_plain "F6: unless it was refused" "\"stream_options\":{\"include_usage\":false},$text"
 expect "F6: it was not told" "$(grep -c '"usage":{' "$work/body")" 0
+
+# ---- F6: a client leaves near the end of a stream, and at its beginning ----
+source_is slow seed=5,events=40,chunk_ms=50,size=20,in_tokens=31,out_tokens=17
+leaves_after() { # leaves_after NAME EVENTS MEMBERS
+    load "$1" -t -p /tokens$chat_path -d "{\"stream\":true,$text,$3}"
+    has_read() { [ "$(grep -cE '^[0-9]+ [0-9]+$' "$work/$1")" -ge "$2" ]; }
+    until_true "$1: it reads" has_read "$1" "$2"
+    kill -KILL "${loads[$1]}"
+    wait "${loads[$1]}" 2>/dev/null
+}
+before=$(flow_state slow m units_60s)
+leaves_after near_end 24 '"model":"m","max_tokens":20'
+until_true "F6: read on" flow_reaches slow m units_60s $((before + 48))
+until_true "F6: to its end" flow_is_idle slow
+expect "F6: and settled" "$(flow_state slow m units_60s) $(of_source slow aborted)" "$((before + 48)) 0"
+left_is() { [ "$(ledger "select outcome, tokens_out from calls where outcome = 'client_gone' and model_asked = 'm' and tokens_out > 0")" = "$1" ]; }
+until_true "F6: its row" left_is 'client_gone|17'
+leaves_after beginning 3 '"model":"early","max_tokens":20000'
+aborted_is() { [ "$(of_source slow aborted)" = "$1" ]; }
+until_true "F6: closed at once" aborted_is 1
+until_true "F6: and given back" flow_is_idle slow
+awk '{ exit !($1 >= 10 && $1 < 150) }' <<<"$(flow_state slow early units_60s)" || fail "F6: $(flow_state slow early units_60s) units of a beginning"
 
 # ---- R12: the estimate of a hedge that lost stays ----
 on hedged
