@@ -60,7 +60,10 @@ bool flow_holds_back(const struct flow_row *flow)
 /* The less is left of the quota upstream, the slower it fills here. */
 static void set_rate(struct bucket_row *row, int64_t rate_micro, int64_t open, int64_t now_ns)
 {
-    bucket_set_rate(row, rate_micro / FLOW_OPEN_FULL * open + rate_micro % FLOW_OPEN_FULL, now_ns);
+    bucket_set_rate(row,
+                    rate_micro / FLOW_OPEN_FULL * open +
+                        rate_micro % FLOW_OPEN_FULL * open / FLOW_OPEN_FULL,
+                    now_ns);
 }
 
 static void set_budget(struct bucket_row *row, const struct adaptive_budget *budget, int64_t open,

@@ -5,7 +5,10 @@
 #include "shared/flow_inside.h"
 #include "shared/flow_rows.h"
 
-#define OPEN_LEAST 4            /* twentieths: a fifth, as after refusals (adaptive.h) */
+#define ABOUT_PARTS 20          /* limits within a twentieth are the same */
+#define OPEN_LEAST 200          /* a fifth, as after refusals (adaptive.h) */
+#define SLACK_PARTS 60          /* half of what is kept back anyway (bucket_terms_strict) */
+#define LITTLE_PARTS 20         /* a twentieth of the quota is little */
 #define FADE_NS (60 * NS_PER_S) /* the upstream's minute: what was left then says no more */
 #define LEFT_MAX (BUCKET_AMOUNT_MAX / BUCKET_UNIT)
 #define QUOTA_MAX (BUCKET_RATE_MAX / BUCKET_UNIT) /* more is no bound */
@@ -17,7 +20,7 @@ static bool is_about(int64_t value, int64_t other)
 {
     const int64_t apart = value > other ? value - other : other - value;
 
-    return apart * FLOW_TOLD_PARTS <= other;
+    return apart * ABOUT_PARTS <= other;
 }
 
 /* One more answer told it; was more than it let through while it was told? */
@@ -103,29 +106,37 @@ static void hear_limits(struct flow_row *flow, const struct flow_told *told, int
 
 /* ---- what is left ---------------------------------------------------------------------------- */
 
-/* Answers overtake each other: the one to the newest call counts. */
-static void note_left(struct flow_quota_row *quota, const struct flow_told_quota *told,
-                      int64_t sent_ns, int64_t now_ns)
+struct moments {
+    int64_t sent_ns, now_ns; /* of the call, and of its answer */
+};
+
+/* Answers overtake each other: the one to the newest call counts. ours: our use of a minute, until the
+ * call was sent. */
+static void note_left(struct flow_quota_row *quota, int64_t left, int64_t ours,
+                      const struct moments *at)
 {
-    if (told->left < 0 || (quota->left_ns > 0 && sent_ns < quota->left_sent_ns))
+    if (left < 0 || (quota->left_ns > 0 && at->sent_ns < quota->left_sent_ns))
         return;
-    quota->left_whole = told->limit > 0 ? clock_earlier(told->limit, LEFT_MAX) : 0;
-    quota->left = clock_earlier(told->left, LEFT_MAX);
-    quota->left_sent_ns = sent_ns;
-    quota->left_ns = now_ns;
+    quota->left = clock_earlier(left, LEFT_MAX);
+    quota->left_ours = flow_later(ours, 0);
+    quota->left_sent_ns = at->sent_ns;
+    quota->left_ns = at->now_ns;
 }
 
+/* What is left and what of the minute was ours is what others leave us; and when next to nothing is
+ * left, they are quicker than we know. */
 int64_t flow_open_of(const struct flow_quota_row *quota, int64_t now_ns)
 {
-    const int64_t whole = quota->left_whole > 0 ? quota->left_whole : flow_quota_of(quota);
-    int64_t open;
+    const int64_t whole = flow_quota_of(quota);
+    int64_t ours, open;
 
-    if (quota->left_ns == 0 || quota->left * FLOW_TOLD_PARTS >= whole)
+    if (quota->left_ns == 0 || whole == 0)
         return FLOW_OPEN_FULL;
-    open = flow_later(OPEN_LEAST,
-                      quota->left * FLOW_TOLD_PARTS * FLOW_OPEN_FULL / flow_later(whole, 1));
-    open += (FLOW_OPEN_FULL - open) * clock_earlier(now_ns - quota->left_ns, FADE_NS) / FADE_NS;
-    return clock_earlier(open, FLOW_OPEN_FULL);
+    ours = quota->left + quota->left_ours + whole / SLACK_PARTS;
+    open = clock_earlier(ours, quota->left * LITTLE_PARTS);
+    open = flow_later(OPEN_LEAST, clock_earlier(open, whole) * FLOW_OPEN_FULL / whole);
+    return open +
+           (FLOW_OPEN_FULL - open) * clock_earlier(now_ns - quota->left_ns, FADE_NS) / FADE_NS;
 }
 
 static void lower(struct bucket_row *row, int64_t left, const struct bucket_mark *sent,
@@ -135,17 +146,26 @@ static void lower(struct bucket_row *row, int64_t left, const struct bucket_mark
         bucket_lower(row, clock_earlier(left, LEFT_MAX) * BUCKET_UNIT, sent, now_ns);
 }
 
+static int64_t taken_since(const struct bucket_row *row, const struct bucket_mark *mark)
+{
+    return (int64_t)(row->taken_micro - mark->taken_micro) / BUCKET_UNIT;
+}
+
 static void hear_left(struct flow_row *flow, const struct flow_place_row *row,
                       const struct flow_told *told, int64_t now_ns)
 {
+    const struct flow_use use = flow_use_locked(flow, now_ns);
+    const struct moments at = {.sent_ns = row->sent_ns, .now_ns = now_ns};
     const struct bucket_mark requests = {.taken_micro = row->requests_taken, .at_ns = row->sent_ns};
     struct bucket_mark units = {.taken_micro = row->units_taken, .at_ns = row->sent_ns};
 
     /* A refused call's units are not counted there; here they come back later. */
     if (told->refused)
         units.taken_micro -= (uint64_t)(row->charged * BUCKET_UNIT);
-    note_left(&flow->requests_known, &told->requests, row->sent_ns, now_ns);
-    note_left(&flow->units_known, &told->units, row->sent_ns, now_ns);
+    note_left(&flow->requests_known, told->requests.left,
+              use.sends - taken_since(&flow->requests, &requests), &at);
+    note_left(&flow->units_known, told->units.left, use.units - taken_since(&flow->units, &units),
+              &at);
     lower(&flow->requests, told->requests.left, &requests, now_ns);
     lower(&flow->units, told->units.left, &units, now_ns);
 }

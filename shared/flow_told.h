@@ -6,7 +6,8 @@
  *              is believed when three answers in a row tell it (within 5 %), unless more than it was let
  *              through meanwhile.
  *   remaining  lowers the budget to what was left when the call was counted there, less what was sent
- *              since. When little is left, the budget fills more slowly, down to a fifth.
+ *              since. Where others use the account or little is left, it fills more slowly, down
+ *              to a fifth.
  *
  * docs/why/told-quotas.md says why, and what values that cannot be do.
  */
@@ -19,7 +20,6 @@
 #define FLOW_TOLD_NS (3600 * NS_PER_S) /* in use but not told again for so long: forgotten */
 /* Fewer are not believed: broken upstreams tell them, refusals teach the rest. */
 #define FLOW_TOLD_REQUESTS_MIN 3
-#define FLOW_TOLD_PARTS 20 /* a twentieth of the quota is little */
 
 struct flow_told_quota {
     int64_t limit, left; /* per minute; limit <= 0, left < 0: not told */
@@ -36,8 +36,8 @@ void flow_hear(struct gate *gate, uint32_t place, const struct flow_told *told, 
 
 /* The quota in force; 0 = not known. */
 int64_t flow_quota_of(const struct flow_quota_row *quota);
-/* How open the budget is for what is left of its quota, in twentieths: 4 to 20. */
-#define FLOW_OPEN_FULL 20
+/* How open the budget is for what is left of its quota there: 200 to 1000. */
+#define FLOW_OPEN_FULL 1000
 int64_t flow_open_of(const struct flow_quota_row *quota, int64_t now_ns);
 /* Every 250 ms. */
 void flow_forget_told_locked(struct flow_row *flow, int64_t now_ns);

@@ -481,9 +481,9 @@ struct flow_quota_row {
     int64_t other_ns;       /* ... since then */
     uint32_t other_answers; /* that told it, one after another */
     uint32_t unused;
-    int64_t left_whole;   /* 0 = not told, or the limit that stood beside: */
     int64_t left;         /* of it, as the answer to the newest call told ... */
-    int64_t left_sent_ns; /* ... which was sent then ... */
+    int64_t left_ours;    /* ... when we had used so much within a minute ... */
+    int64_t left_sent_ns; /* ... that call being sent then ... */
     int64_t left_ns;      /* ... and answered then; 0 = never told */
 };
 

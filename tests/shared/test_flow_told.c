@@ -288,79 +288,186 @@ static int64_t requests_rate(struct flow_row *flow)
     return flow->requests.rate_micro;
 }
 
-static void f7_when_little_is_left_it_fills_more_slowly(void **state)
+/* Of 600 a minute, the minute has 300 of ours. */
+static uint32_t send_300(const struct flow_terms *terms)
 {
-    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
-    uint32_t place;
-    struct flow_row *flow;
+    uint32_t place = NO_INDEX;
+
+    for (int i = 0; i < 300; i++)
+        place = send(terms, 10);
+    return place;
+}
+
+static void f7_what_others_take_is_left_to_them(void **state)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
+    const uint32_t place = send_300(&terms);
+    struct flow_row *flow = fixture_flow(&gate);
 
     (void)state;
-    now += NS_PER_S;
-    place = send(&terms, 10);
-    flow = fixture_flow(&gate);
-    hear_requests(place, -1, 30);
-    assert_int_equal(requests_rate(flow), 580 * BUCKET_UNIT);
-    hear_requests(place, -1, 15);
-    assert_int_equal(requests_rate(flow), 290 * BUCKET_UNIT);
-    assert_int_equal(flow_limits_locked(flow, now).interval_ns, 200 * NS_PER_MS);
+    hear_requests(place, 600, 290); /* within a sixtieth */
+    assert_int_equal(requests_rate(flow), 600 * BUCKET_UNIT);
+    hear_requests(place, 600, 140); /* 140 and our 300, and ten */
+    assert_int_equal(requests_rate(flow), 450 * BUCKET_UNIT);
+    hear_requests(place, 600, 30);
+    assert_int_equal(requests_rate(flow), 600 * 566 * BUCKET_UNIT / 1000);
+    hear_requests(place, 6000, 400); /* what we are granted is less, and is there */
+    assert_int_equal(requests_rate(flow), 600 * BUCKET_UNIT);
+}
+
+static void f7_when_next_to_nothing_is_left_it_fills_more_slowly(void **state)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
+    const uint32_t place = send_300(&terms);
+    struct flow_row *flow = fixture_flow(&gate);
+
+    (void)state;
+    hear_requests(place, -1, 14); /* of thirty */
+    assert_int_equal(requests_rate(flow), 600 * 466 * BUCKET_UNIT / 1000);
     hear_requests(place, -1, 0);
-    assert_int_equal(requests_rate(flow), 116 * BUCKET_UNIT);
+    assert_int_equal(requests_rate(flow), 120 * BUCKET_UNIT);
     now += 30 * NS_PER_S; /* the news gets old */
-    assert_int_equal(requests_rate(flow), 348 * BUCKET_UNIT);
+    assert_int_equal(requests_rate(flow), 360 * BUCKET_UNIT);
     now += 30 * NS_PER_S;
-    assert_int_equal(requests_rate(flow), 580 * BUCKET_UNIT);
+    assert_int_equal(requests_rate(flow), 600 * BUCKET_UNIT);
+}
+
+static void f7_the_pace_slows_down_with_it(void **state)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    const uint32_t place = send(&terms, 10);
+
+    (void)state;
+    hear_requests(place, -1, 0);
+    assert_int_equal(flow_limits_locked(fixture_flow(&gate), now).interval_ns, 500 * NS_PER_MS);
 }
 
 static void f7_the_answer_to_the_newest_call_counts(void **state)
 {
-    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
-    uint32_t older, newer;
-    struct flow_row *flow;
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
+    const uint32_t older = send_300(&terms);
+    struct flow_row *flow = fixture_flow(&gate);
+    uint32_t newer;
 
     (void)state;
-    older = send(&terms, 10);
-    flow = fixture_flow(&gate);
     now += NS_PER_S;
     newer = send(&terms, 10);
-    hear_requests(newer, -1, 500);
+    hear_requests(newer, -1, 299);
     hear_requests(older, -1, 0);
-    assert_int_equal(requests_rate(flow), 580 * BUCKET_UNIT);
-    hear_requests(newer, -1, 15);
-    hear_requests(older, -1, 500);
-    assert_int_equal(requests_rate(flow), 290 * BUCKET_UNIT);
+    assert_int_equal(requests_rate(flow), 600 * BUCKET_UNIT);
+    hear_requests(newer, -1, 0);
+    hear_requests(older, -1, 300);
+    assert_int_equal(requests_rate(flow), 120 * BUCKET_UNIT);
 }
 
-/* Another consumer takes half of an account of 600 a minute. Its upstream fills evenly, like a bucket. */
-static void f7_another_consumer_of_the_account_makes_it_slow(void **state)
+/* An account of 600 a minute: in any 60 s, or filling evenly like a bucket. */
+#define ACCOUNT 600
+#define TICKS_PER_S 100
+struct account {
+    bool slides;
+    double level;                       /* of the bucket */
+    uint8_t admitted[60 * TICKS_PER_S]; /* by tick, of the last minute */
+    int in_minute;
+    int64_t tick;
+};
+
+static void account_tick(struct account *account)
 {
-    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
-    double left = 600;
-    int sent = 0, refused = 0;
+    uint8_t *slot = &account->admitted[++account->tick % (60 * TICKS_PER_S)];
 
-    (void)state;
-    for (int tick = 0; tick < 3600 * 5; tick++) { /* three minutes of 10 ms */
+    account->in_minute -= *slot;
+    *slot = 0;
+    account->level += ACCOUNT / 60.0 / TICKS_PER_S;
+    if (account->level > ACCOUNT)
+        account->level = ACCOUNT;
+}
+
+static int64_t account_left(const struct account *account)
+{
+    return account->slides ? ACCOUNT - account->in_minute : (int64_t)account->level;
+}
+
+static bool account_admits(struct account *account)
+{
+    if (account_left(account) < 1)
+        return false;
+    account->admitted[account->tick % (60 * TICKS_PER_S)]++;
+    account->in_minute++;
+    account->level--;
+    return true;
+}
+
+struct outcome {
+    int sent, refused;
+};
+
+/* One that always wants more, for five minutes; others take so many a second. Counted are the last three. */
+static struct outcome share_account(struct account *account, int others_per_s)
+{
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    struct outcome outcome = {0, 0};
+
+    for (int tick = 0; tick < 300 * TICKS_PER_S; tick++) {
         struct flow_answer answer;
+        bool admitted;
 
-        now += 10 * NS_PER_MS;
-        left = left + 0.1 > 600 ? 600 : left + 0.1;
-        left -= 0.05;
+        now += NS_PER_S / TICKS_PER_S;
+        account_tick(account);
+        if (others_per_s > 0 && tick % (TICKS_PER_S / others_per_s) == 0)
+            (void)account_admits(account);
         answer = arrive(&terms, 10, FLOW_NORMAL);
         if (answer.verdict != FLOW_GRANTED) {
             flow_cancel(&gate, &answer.place, now);
             continue;
         }
         flow_sent(&gate, answer.place, now);
-        if (left < 1)
-            refused++;
-        else
-            left--;
-        sent++;
-        hear_requests(answer.place, 600, (int64_t)left);
+        admitted = account_admits(account);
+        hear_requests(answer.place, ACCOUNT, account_left(account));
         fixture_flow_settle(&gate, &answer.place, 10, now);
+        if (tick >= 120 * TICKS_PER_S) {
+            outcome.sent++;
+            outcome.refused += !admitted;
+        }
     }
-    /* What was saved up there, and half of what comes in. */
-    assert_in_range(sent, 600 + 900 - 60, 600 + 900);
-    assert_int_equal(refused, 0);
+    print_message("%s, others %d a second: %d sent, %d refused\n",
+                  account->slides ? "sliding" : "bucket", others_per_s, outcome.sent,
+                  outcome.refused);
+    return outcome;
+}
+
+static void f7_another_consumer_of_the_account_is_made_room_for(void **state)
+{
+    struct account account = {.level = ACCOUNT};
+    const struct outcome outcome = share_account(&account, 5);
+
+    (void)state;
+    assert_int_equal(outcome.refused, 0);
+    assert_in_range(outcome.sent, 5 * 180 - 30, 5 * 180 + 30); /* what the other leaves */
+}
+
+static void f7_the_same_where_the_minute_slides(void **state)
+{
+    struct account account = {.slides = true};
+    const struct outcome outcome = share_account(&account, 5);
+
+    (void)state;
+    assert_in_range(outcome.refused, 0, outcome.sent / 100);
+    assert_in_range(outcome.sent, 5 * 180 * 9 / 10, 5 * 180 + 30);
+}
+
+static void f7_alone_on_an_account_it_costs_little(void **state)
+{
+    struct account bucket = {.level = ACCOUNT};
+    struct account sliding = {.slides = true};
+    struct outcome outcome = share_account(&bucket, 0);
+
+    (void)state;
+    assert_int_equal(outcome.refused, 0);
+    assert_in_range(outcome.sent, 1735, 1740); /* 580 a minute */
+    now += 3600 * NS_PER_S;
+    outcome = share_account(&sliding, 0);
+    assert_int_equal(outcome.refused, 0);
+    assert_in_range(outcome.sent, 1680, 1740);
 }
 
 /* ---- other strategies ------------------------------------------------------------------------ */
@@ -424,9 +531,13 @@ int main(void)
         TEST(f7_the_operator_may_stop_it),
         TEST(f7_what_is_left_lowers_the_budget_less_what_was_sent_since),
         TEST(f7_a_refused_call_is_not_counted_there),
-        TEST(f7_when_little_is_left_it_fills_more_slowly),
+        TEST(f7_what_others_take_is_left_to_them),
+        TEST(f7_when_next_to_nothing_is_left_it_fills_more_slowly),
+        TEST(f7_the_pace_slows_down_with_it),
         TEST(f7_the_answer_to_the_newest_call_counts),
-        TEST(f7_another_consumer_of_the_account_makes_it_slow),
+        TEST(f7_another_consumer_of_the_account_is_made_room_for),
+        TEST(f7_the_same_where_the_minute_slides),
+        TEST(f7_alone_on_an_account_it_costs_little),
         TEST(f7_the_controller_is_told_and_begins_no_faster),
         TEST(f7_only_who_keeps_a_quota_listens),
 #undef TEST
