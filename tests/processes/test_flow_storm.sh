@@ -70,7 +70,7 @@ both() {
     texts "$1" "$2"
 }
 quiet() { # a bucket is full afterwards; what is refused gets its tokens back
-    source_is "$1" tag=busy,times=1,error=compatible_busy
+    source_is "$1" "tag=busy$round,times=1,error=compatible_busy"
     begin_load "$1.few.$round" "$1" normal chat 40 $((($2 + 2) / 3)) -R 1
 }
 kill_workers() { # until killed itself; what it has killed is one number a line
