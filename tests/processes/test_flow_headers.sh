@@ -101,8 +101,10 @@ sends_in_5_s "alone again"
 source_is account 'limit_requests=6,remaining_requests=6'
 for _ in 1 2 3; do ask_once rate; done
 expect "F7: a quota that shrank" "$(flow account rpm)" 6
-ask_once rate
-ask_once rate -H 'X-Penstock-Deadline: 1'
+for _ in 1 2 3 4 5 6 7 8; do # what was saved up goes first
+    ask_once rate -H 'X-Penstock-Deadline: 1'
+    [ "$status" = 200 ] || break
+done
 expect_refusal "F9" 429 penstock_rate_limit
 contains "F9: when" "$head" '^Retry-After: ([1-9]|10|11)$'
 contains "F9: when, to the millisecond" "$head" '^retry-after-ms: [1-9][0-9]{3,4}$'
@@ -111,4 +113,4 @@ contains "F7: what is left of it" "$head" '^x-ratelimit-remaining-requests: 0$'
 contains "F7: until it is full" "$head" '^x-ratelimit-reset-requests: [1-9][0-9]*ms$'
 expect "F7: of tokens nobody told" "$(header x-ratelimit-limit-tokens)" ''
 for name in "${names[@]}"; do until_true "nothing of $name is taken" source_state_is "$name" in_flight 0; done
-end
+ledger_is_whole
