@@ -34,17 +34,9 @@ static bool is_refuted(struct flow_quota_row *quota, int64_t passed, int64_t now
     return quota->other_passed > quota->other;
 }
 
-/* passed: units that the call may cost, 0 when it was refused. True: the told quota is another now. */
-static bool hear_limit(struct flow_quota_row *quota, int64_t limit, int64_t passed, int64_t now_ns)
+/* Another limit is told: how often in a row now? passed: what the call costs. */
+static bool hear_other(struct flow_quota_row *quota, int64_t limit, int64_t passed, int64_t now_ns)
 {
-    if (limit <= 0)
-        return false;
-    limit = clock_earlier(limit, QUOTA_MAX);
-    if (quota->told > 0 && is_about(limit, quota->told)) {
-        quota->told_ns = now_ns;
-        quota->other = 0;
-        return false;
-    }
     if (quota->other == 0 || !is_about(limit, quota->other)) {
         quota->other = limit;
         quota->other_answers = 0;
@@ -61,6 +53,25 @@ static bool hear_limit(struct flow_quota_row *quota, int64_t limit, int64_t pass
     quota->told_ns = now_ns;
     quota->other = 0;
     return true;
+}
+
+/* From the answer to a call that was let through. least: what can be. True: the told quota is another
+ * now. */
+static bool hear_limit(struct flow_quota_row *quota, int64_t limit, int64_t least, int64_t passed,
+                       int64_t now_ns)
+{
+    if (limit < least)
+        return false;
+    if (quota->told > 0 && passed > quota->told) { /* one call alone was more */
+        quota->told = quota->other = 0;
+        return true;
+    }
+    limit = clock_earlier(limit, QUOTA_MAX);
+    if (quota->told == 0 || !is_about(limit, quota->told))
+        return hear_other(quota, limit, passed, now_ns);
+    quota->told_ns = now_ns;
+    quota->other = 0;
+    return false;
 }
 
 int64_t flow_quota_of(const struct flow_quota_row *quota)
@@ -86,11 +97,10 @@ static void hear_limits(struct flow_row *flow, const struct flow_told *told, int
 {
     const bool requests_bounded = flow->requests.capacity_micro > 0;
     const bool units_bounded = flow->units.capacity_micro > 0;
-    const int64_t requests =
-        told->requests.limit < FLOW_TOLD_REQUESTS_MIN ? 0 : told->requests.limit;
     const bool news[] = {
-        hear_limit(&flow->requests_known, requests, told->refused ? 0 : 1, now_ns),
-        hear_limit(&flow->units_known, told->units.limit, told->refused ? 0 : charged, now_ns),
+        hear_limit(&flow->requests_known, told->requests.limit, FLOW_TOLD_REQUESTS_MIN, 1, now_ns),
+        hear_limit(&flow->units_known, told->units.limit, FLOW_TOLD_UNITS_MIN,
+                   flow_later(charged, 1), now_ns),
     };
     struct flow_use use;
 
@@ -183,7 +193,8 @@ void flow_hear(struct gate *gate, uint32_t place, const struct flow_told *told, 
     row = flow_own_place(gate, place);
     flow = flow_row_of(gate, row);
     if (flow_holds_back(flow) && atomic_load(&row->state) == FLOW_PLACE_SENT) {
-        hear_limits(flow, told, row->charged, now_ns);
+        if (!told->refused)
+            hear_limits(flow, told, row->charged, now_ns);
         hear_left(flow, row, told, now_ns);
         flow_ring_locked(gate, flow, now_ns);
     }

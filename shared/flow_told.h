@@ -3,8 +3,8 @@
  * learns its quota from it, and that somebody else uses the account.
  *
  *   limit      is the quota where none is configured, and lowers a configured one; never raises it. It
- *              is believed when three answers in a row tell it (within 5 %), unless more than it was let
- *              through meanwhile.
+ *              is believed when three calls in a row that were let through tell it (within 5 %), unless
+ *              they were more than it.
  *   remaining  lowers the budget to what was left when the call was counted there, less what was sent
  *              since. Where others use the account or little is left, it fills more slowly, down
  *              to a fifth.
@@ -20,6 +20,7 @@
 #define FLOW_TOLD_NS (3600 * NS_PER_S) /* in use but not told again for so long: forgotten */
 /* Fewer are not believed: broken upstreams tell them, refusals teach the rest. */
 #define FLOW_TOLD_REQUESTS_MIN 3
+#define FLOW_TOLD_UNITS_MIN 1000
 
 struct flow_told_quota {
     int64_t limit, left; /* per minute; limit <= 0, left < 0: not told */

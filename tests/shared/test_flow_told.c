@@ -1,4 +1,5 @@
 /* test_flow_told.c - the upstream's own words about its quotas (F7), to the last unit. */
+#include "tests/shared/account_model.h"
 #include "tests/shared/flow_alone.h"
 
 #include "shared/flow_rows.h"
@@ -174,31 +175,42 @@ static void f7_values_that_cannot_be_do_nothing(void **state)
 static void f7_a_limit_is_not_believed_when_more_went_through(void **state)
 {
     struct flow_terms terms = unknown(FLOW_STRATEGY_SHAPING);
-    struct flow_told told = {.requests = NOTHING, .units = {.limit = 900, .left = -1}};
+    struct flow_told told = {.requests = NOTHING, .units = {.limit = 9000, .left = -1}};
     struct flow_row *flow;
 
     (void)state;
-    for (int i = 0; i < 30; i++) { /* 400 and 400 and 400 are more */
+    for (int i = 0; i < 30; i++) { /* 4000 and 4000 and 4000 are more */
         uint32_t place;
 
         now += NS_PER_S;
-        place = send(&terms, 400);
+        place = send(&terms, 4000);
         flow_hear(&gate, place, &told, now);
-        fixture_flow_settle(&gate, &place, 400, now);
+        fixture_flow_settle(&gate, &place, 4000, now);
     }
     flow = fixture_flow(&gate);
     assert_int_equal(flow->units_quota, 0);
-    told.units.limit = 399; /* one alone is */
+    told.units.limit = 3999; /* one alone is */
     for (int i = 0; i < 5; i++) {
         now += 61 * NS_PER_S;
-        flow_hear(&gate, send(&terms, 400), &told, now);
+        flow_hear(&gate, send(&terms, 4000), &told, now);
     }
     assert_int_equal(flow->units_quota, 0);
-    told.units.limit = 900;
+    told.units.limit = 999; /* too few to be */
+    for (int i = 0; i < 5; i++)
+        flow_hear(&gate, send(&terms, 1), &told, now);
+    assert_int_equal(flow->units_quota, 0);
+    told.units.limit = 9000;
     told.refused = true; /* those did not go through */
+    for (int i = 0; i < 5; i++)
+        flow_hear(&gate, send(&terms, 10), &told, now);
+    assert_int_equal(flow->units_quota, 0);
+    told.refused = false;
     for (int i = 0; i < 3; i++)
-        flow_hear(&gate, send(&terms, 400), &told, now);
-    assert_int_equal(flow->units_quota, 900);
+        flow_hear(&gate, send(&terms, 3000), &told, now);
+    assert_int_equal(flow->units_quota, 9000);
+    now += 60 * NS_PER_S;
+    flow_hear(&gate, send(&terms, 9001), &told, now); /* and went through */
+    assert_int_equal(flow->units_quota, 0);
 }
 
 static void f7_a_limit_that_is_told_no_more_is_forgotten(void **state)
@@ -310,7 +322,7 @@ static void f7_what_others_take_is_left_to_them(void **state)
     hear_requests(place, 600, 140); /* 140 and our 300, and ten */
     assert_int_equal(requests_rate(flow), 450 * BUCKET_UNIT);
     hear_requests(place, 600, 30);
-    assert_int_equal(requests_rate(flow), 600 * 566 * BUCKET_UNIT / 1000);
+    assert_int_equal(requests_rate(flow), INT64_C(600) * 566 * BUCKET_UNIT / 1000);
     hear_requests(place, 6000, 400); /* what we are granted is less, and is there */
     assert_int_equal(requests_rate(flow), 600 * BUCKET_UNIT);
 }
@@ -323,7 +335,7 @@ static void f7_when_next_to_nothing_is_left_it_fills_more_slowly(void **state)
 
     (void)state;
     hear_requests(place, -1, 14); /* of thirty */
-    assert_int_equal(requests_rate(flow), 600 * 466 * BUCKET_UNIT / 1000);
+    assert_int_equal(requests_rate(flow), INT64_C(600) * 466 * BUCKET_UNIT / 1000);
     hear_requests(place, -1, 0);
     assert_int_equal(requests_rate(flow), 120 * BUCKET_UNIT);
     now += 30 * NS_PER_S; /* the news gets old */
@@ -358,43 +370,6 @@ static void f7_the_answer_to_the_newest_call_counts(void **state)
     hear_requests(newer, -1, 0);
     hear_requests(older, -1, 300);
     assert_int_equal(requests_rate(flow), 120 * BUCKET_UNIT);
-}
-
-/* An account of 600 a minute: in any 60 s, or filling evenly like a bucket. */
-#define ACCOUNT 600
-#define TICKS_PER_S 100
-struct account {
-    bool slides;
-    double level;                       /* of the bucket */
-    uint8_t admitted[60 * TICKS_PER_S]; /* by tick, of the last minute */
-    int in_minute;
-    int64_t tick;
-};
-
-static void account_tick(struct account *account)
-{
-    uint8_t *slot = &account->admitted[++account->tick % (60 * TICKS_PER_S)];
-
-    account->in_minute -= *slot;
-    *slot = 0;
-    account->level += ACCOUNT / 60.0 / TICKS_PER_S;
-    if (account->level > ACCOUNT)
-        account->level = ACCOUNT;
-}
-
-static int64_t account_left(const struct account *account)
-{
-    return account->slides ? ACCOUNT - account->in_minute : (int64_t)account->level;
-}
-
-static bool account_admits(struct account *account)
-{
-    if (account_left(account) < 1)
-        return false;
-    account->admitted[account->tick % (60 * TICKS_PER_S)]++;
-    account->in_minute++;
-    account->level--;
-    return true;
 }
 
 struct outcome {
@@ -470,6 +445,77 @@ static void f7_alone_on_an_account_it_costs_little(void **state)
     assert_in_range(outcome.sent, 1680, 1740);
 }
 
+static void f7_retry_after_is_a_second_at_least_and_a_minute_at_most(void **state)
+{
+    static const int64_t asked_ns[] = {1, NS_PER_S / 2, 7 * NS_PER_S, 86400 * NS_PER_S, INT64_MAX};
+    static const int64_t paused_s[] = {1, 1, 7, 60, 60};
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(asked_ns); i++) {
+        uint32_t place;
+        struct flow_end end = {
+            .refused = true, .kind = ADAPTIVE_RPM, .retry_after_ns = asked_ns[i]};
+
+        now += 120 * NS_PER_S;
+        place = send(&terms, 10);
+        end.now_ns = now;
+        (void)flow_refund(&gate, &place, &end);
+        assert_int_equal(flow_limits_locked(fixture_flow(&gate), now).not_before_ns - now,
+                         paused_s[i] * NS_PER_S);
+    }
+}
+
+/* Whatever is told: no quota above the configured one, no budget above its capacity, and never closed. */
+static void f7_nothing_that_is_told_does_harm(void **state)
+{
+    static const int64_t values[] = {INT64_MIN, -1,      0,
+                                     1,         2,       3,
+                                     1500,      60,      600,
+                                     1000000,   1 << 30, INT64_C(1) << 50,
+                                     599,       7,       INT64_MAX - 1,
+                                     INT64_MAX};
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    struct flow_row *flow;
+    uint64_t seed = 7;
+    int waited = 0;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        const struct flow_told told = {
+            .requests = {.limit = values[fixture_random(&seed) % LENGTH(values)],
+                         .left = values[fixture_random(&seed) % LENGTH(values)]},
+            .units = {.limit = values[fixture_random(&seed) % LENGTH(values)],
+                      .left = values[fixture_random(&seed) % LENGTH(values)]},
+            .refused = fixture_random(&seed) % 4 == 0};
+        struct flow_answer answer;
+
+        now += fixture_random(&seed) % (40 * NS_PER_S);
+        answer = arrive(&terms, fixture_random(&seed) % 1000, FLOW_NORMAL);
+        if (answer.verdict != FLOW_GRANTED) {
+            flow_cancel(&gate, &answer.place, now);
+            assert_true(++waited < 100); /* in a row: half an hour */
+            continue;
+        }
+        waited = 0;
+        flow_sent(&gate, answer.place, now);
+        flow = fixture_flow(&gate);
+        for (int k = 0; k < 4; k++) {
+            const int64_t before = balance(&flow->requests);
+
+            flow_hear(&gate, answer.place, &told, now);
+            assert_true(balance(&flow->requests) <= before);
+        }
+        assert_in_range(flow->requests_quota, 3, 600);
+        assert_in_range(flow->units_quota, 1000, 600000);
+        assert_in_range(flow_open_of(&flow->requests_known, now), 200, 1000);
+        assert_in_range(flow_open_of(&flow->units_known, now), 200, 1000);
+        fixture_flow_settle(&gate, &answer.place, fixture_random(&seed) % 1000, now);
+    }
+    print_message("%d of 20000 calls went\n", (int)fixture_flow(&gate)->completed);
+    assert_true(fixture_flow(&gate)->completed > 1000);
+}
+
 /* ---- other strategies ------------------------------------------------------------------------ */
 
 static void f7_the_controller_is_told_and_begins_no_faster(void **state)
@@ -538,6 +584,8 @@ int main(void)
         TEST(f7_another_consumer_of_the_account_is_made_room_for),
         TEST(f7_the_same_where_the_minute_slides),
         TEST(f7_alone_on_an_account_it_costs_little),
+        TEST(f7_retry_after_is_a_second_at_least_and_a_minute_at_most),
+        TEST(f7_nothing_that_is_told_does_harm),
         TEST(f7_the_controller_is_told_and_begins_no_faster),
         TEST(f7_only_who_keeps_a_quota_listens),
 #undef TEST
