@@ -42,8 +42,9 @@ static bool is_harmless(const struct request *request)
     return strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
 }
 
-/* flow = retry: random exponential waits of 1 to 60 s (F2). */
-#define RETRY_BASE_MS 1000
+/* flow = retry: random exponential waits of 1 to 60 s, the first up to 2 (F2). */
+#define RETRY_LEAST_MS 1000
+#define RETRY_BASE_MS 2000
 #define RETRY_MAX_MS 60000
 
 static int64_t at_least(int64_t ms, bool patient, int64_t patient_ms)
@@ -69,6 +70,7 @@ static void begin_plan(struct request *request)
         .hedge_after_ns = option_ns(scope->hedge_after_ms),
         .stall_budget_ns = scope->stall_budget_settled_ms * NS_PER_MS,
         .backoff_base_ns = at_least(scope->backoff_base_ms, patient, RETRY_BASE_MS) * NS_PER_MS,
+        .backoff_least_ns = patient ? RETRY_LEAST_MS * NS_PER_MS : 0,
         .backoff_max_ns = at_least(scope->backoff_max_ms, patient, RETRY_MAX_MS) * NS_PER_MS,
         .retry_hold_ns = intent->image
                              ? request->worker->options->image.image_retry_hold_ms * NS_PER_MS

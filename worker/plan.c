@@ -77,16 +77,27 @@ static int64_t wait_to_tell_ms(int64_t now_ns, int64_t until_ns)
     return (until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
 }
 
-/* The least that any upstream of this call still asks to wait (D13). */
-static int64_t retry_after_ms(const struct plan *plan, int64_t now_ns)
+/* The least that any upstream of this call still asks to wait (D13), or who refused to let it go. */
+static int64_t least_wait_ms(const struct plan *plan, int64_t now_ns)
 {
-    int64_t first_ns = CLOCK_NEVER;
+    int64_t first_ns = plan->refused_until_ns > now_ns ? plan->refused_until_ns : CLOCK_NEVER;
 
     for (unsigned i = 0; i < plan->terms.candidates; i++) {
         if (plan->ready_ns[i] > now_ns)
             first_ns = clock_earlier(first_ns, plan->ready_ns[i]);
     }
     return wait_to_tell_ms(now_ns, first_ns);
+}
+
+/* What is wrong with the request is told as its upstream said it; other sources have no part in that. */
+static int64_t retry_after_ms(const struct plan *plan, const struct plan_lane *told, int64_t now_ns)
+{
+    enum attempt_class class = told->judgement.class;
+
+    if (class == ATTEMPT_REQUEST)
+        return wait_to_tell_ms(now_ns, plan->ready_ns[told->candidate]);
+    return verdict_is_throttling(class) || class == ATTEMPT_TRANSIENT ? least_wait_ms(plan, now_ns)
+                                                                      : -1;
 }
 
 /* With what the last failed round has to tell. */
@@ -97,7 +108,7 @@ static void end_as_told(struct plan *plan, int64_t now_ns)
     bool direct = !plan->terms.throttle_retries;
     struct plan_step step = {.lane = plan->told_lane,
                              .retry_after_ms = -1,
-                             .should_retry = direct ? -1 : verdict_should_retry(class)};
+                             .should_retry = direct ? -1 : verdict_should_retry(&lane->judgement)};
 
     INVARIANT(lane->state == LANE_FAILED);
     if (verdict_is_throttling(class) && plan->terms.fallbacks > 0 &&
@@ -110,8 +121,8 @@ static void end_as_told(struct plan *plan, int64_t now_ns)
         step.what = lane->has_answer ? PLAN_ANSWER : PLAN_FAIL;
         step.fail = PLAN_FAIL_TRANSPORT;
     }
-    if (!direct && (verdict_is_throttling(class) || class == ATTEMPT_TRANSIENT))
-        step.retry_after_ms = retry_after_ms(plan, now_ns);
+    if (!direct)
+        step.retry_after_ms = retry_after_ms(plan, lane, now_ns);
     end(plan, step);
 }
 
@@ -164,11 +175,13 @@ static int64_t longest_wait_ns(const struct plan *plan, int64_t now_ns)
 
 static int64_t backoff_ns(struct plan *plan)
 {
-    int64_t cap = plan->terms.backoff_base_ns;
+    const struct plan_terms *terms = &plan->terms;
+    int64_t cap = terms->backoff_base_ns;
 
-    for (unsigned n = 0; n < plan->backoffs && cap < plan->terms.backoff_max_ns; n++)
+    for (unsigned n = 0; n < plan->backoffs && cap < terms->backoff_max_ns; n++)
         cap = later_ns(cap, cap);
-    return random_up_to(plan, clock_earlier(cap, plan->terms.backoff_max_ns));
+    cap = clock_earlier(cap, terms->backoff_max_ns);
+    return terms->backoff_least_ns + random_up_to(plan, cap - terms->backoff_least_ns);
 }
 
 /* Begin the wait before a candidate is asked a second time. False: there is none, or the wait would

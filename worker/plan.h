@@ -20,7 +20,7 @@
  *   transient, unsent, unknown  one unit of the retry budget
  *   request, ours               the end
  * The next round starts at once at a candidate not yet tried; only going back to a tried one waits:
- * full jitter, never less than what the upstream asked for. A wait that cannot be waited out within
+ * full jitter above backoff_least, never less than what the upstream asked for. A wait that cannot be waited out within
  * the bounds is not begun; the call ends there and then.
  *
  * Times are CLOCK_MONOTONIC nanoseconds.
@@ -55,6 +55,7 @@ struct plan_terms {
     int64_t hedge_after_ns; /* CLOCK_NEVER = off */
     int64_t stall_budget_ns;
     int64_t backoff_base_ns, backoff_max_ns;
+    int64_t backoff_least_ns; /* no backoff is shorter (F2) */
     int64_t
         retry_hold_ns; /* image calls hold their slot: all waits together; CLOCK_NEVER = no bound */
     int64_t deadline_ns; /* absolute; CLOCK_NEVER = none */
@@ -88,7 +89,8 @@ struct plan_step {
     enum plan_fail fail;
     int64_t retry_after_ms; /* of an end: an honest wait to tell; -1 = none */
     /* ANSWER, FAIL_TRANSPORT: x-should-retry for the caller; 0 when all was tried, or trying again
-     * is no use, 1 = throttled, -1 = not said (a fault of the request; a direct route). */
+     * is no use, 1 = throttled; of a fault of the request what its upstream said, -1 = nothing; -1 on
+     * a direct route. */
     int should_retry;
 };
 

@@ -332,6 +332,41 @@ static void h3_the_jitter_is_full(void **state)
         assert_in_range(quarters[i], 900, 1100);
 }
 
+/* F2: and from the least to the bound where there is a least, also at the first wait. */
+static void f2_no_wait_is_shorter_than_the_least(void **state)
+{
+    struct plan_terms terms = terms_of(1);
+    int64_t shortest[2] = {CLOCK_NEVER, CLOCK_NEVER}, longest[2] = {0};
+
+    (void)state;
+    terms.backoff_least_ns = S;
+    terms.backoff_base_ns = 2 * S;
+    terms.backoff_max_ns = 60 * S;
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        struct plan plan;
+        int64_t now_ns = 0;
+
+        plan_begin(&plan, &terms, seed);
+        for (unsigned n = 0; n < 2; n++) {
+            int64_t until_ns;
+
+            assert_int_equal(plan_next(&plan, now_ns).what, PLAN_START);
+            plan_started(&plan, 0, 0, now_ns);
+            fail_lane(&plan, 0, ATTEMPT_THROTTLE, now_ns);
+            until_ns = plan_next(&plan, now_ns).until_ns;
+            shortest[n] = clock_earlier(shortest[n], until_ns - now_ns);
+            longest[n] = until_ns - now_ns > longest[n] ? until_ns - now_ns : longest[n];
+            now_ns = until_ns;
+        }
+    }
+    for (unsigned n = 0; n < 2; n++) {
+        const int64_t bound_ns = 2 * S << n, tenth_ns = (bound_ns - S) / 10;
+
+        assert_in_range(shortest[n], S, S + tenth_ns);
+        assert_in_range(longest[n], bound_ns - tenth_ns, bound_ns);
+    }
+}
+
 /* base * 2^n, as far as backoff_max: with many seeds the longest wait comes close to its bound. */
 static void h3_the_bound_of_the_jitter_doubles(void **state)
 {
@@ -511,6 +546,7 @@ int main(void)
         cmocka_unit_test(h1_a_full_source_is_asked_again_in_ticks),
         cmocka_unit_test(h3_times_beyond_all_measure_do_not_overflow),
         cmocka_unit_test(h3_the_jitter_is_full),
+        cmocka_unit_test(f2_no_wait_is_shorter_than_the_least),
         cmocka_unit_test(h3_the_bound_of_the_jitter_doubles),
         cmocka_unit_test(h3_the_jitter_on_retry_after_is_upward_only),
         cmocka_unit_test(h20_without_a_fallback_that_can_serve_the_429_is_told),
