@@ -7,7 +7,7 @@ B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan json_text
-SHARED := segment lock roster slots seq_sort queue_order wait_queue leases gate gate_journal flow_queue flow_clients flow_rows flow_told flow_turn flow flow_end flow_estimate flow_memory admit sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_signals owners journal counters snapshot \
+SHARED := segment lock roster slots seq_sort queue_order wait_queue leases gate gate_journal flow_queue flow_clients flow_rows flow_told flow_turn flow_wait flow flow_end flow_estimate flow_memory admit sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_signals owners journal counters snapshot \
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
@@ -16,7 +16,7 @@ WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdi
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints ratelimit_headers \
 	options options_memory options_file options_input options_env options_value options_secret \
-	options_check options_scope options_hedge options_flow options_pair options_report options_print flow_watch flow_state serve scribe scribe_config scribe_repair hedge_advice diagnose diagnose_advice diagnose_report try_fallback status status_call status_answer status_flows status_html metrics metrics_flows \
+	options_check options_scope options_hedge options_flow options_effect options_pair options_report options_print flow_watch flow_state serve scribe scribe_config scribe_repair hedge_advice diagnose diagnose_advice diagnose_report try_fallback status status_call status_answer status_flows status_html metrics metrics_flows \
 	monitor master generations reload seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main
@@ -299,7 +299,7 @@ $(B)/bench/fast_clock.so: tests/bench/fast_clock.c Makefile | deps
 	$(call say,LINK)
 	$(Q)$(CC) $(filter-out -fPIE,$(CFLAGS)) -U_FORTIFY_SOURCE -fPIC -shared $< -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
-$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempts candidates flow_call flow_head flow_usage heartbeat lanes lanes_pairs receive relay respond route settle upstream upstream_head): \
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempt_book attempts candidates flow_call flow_head flow_usage heartbeat lanes receive relay respond route settle upstream upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
 # a test program of several files
 $(B)/tests/bin/scenarios/run_scenarios: $(SCENARIO_PARTS:%=$(B)/%.o)

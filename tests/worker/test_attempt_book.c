@@ -1,4 +1,4 @@
-/* test_lanes_pairs.c - both of a pair fail, or are ended: what it costs, and what of it is booked (H15, R21 to
+/* test_attempt_book.c - both of a pair fail, or are ended: what it costs, and what of it is booked (H15, R21 to
  * R23, D11). Who wins is in test_lanes.c. */
 #include "tests/worker/lanes_stage.h"
 
