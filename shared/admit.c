@@ -408,7 +408,7 @@ static void try_locked(struct gate *gate, const struct admit_call *call, struct 
     } else if (waits_for_slot(seat)) {
         gate_heard_locked(gate, seat->image_place, &ret->image);
     }
-    if (ret->flow.verdict == FLOW_EXPIRED) {
+    if (ret->flow.verdict == FLOW_EXPIRED || ret->flow.verdict == FLOW_REFUSED_HOPELESS) {
         ret->verdict = ADMIT_REFUSED_FLOW;
     } else if (slot && flow) {
         choices = find_source(gate, call, seat, ret);

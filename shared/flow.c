@@ -34,51 +34,6 @@ static int64_t after(int64_t now_ns, int64_t wait_ns)
 
 /* ---- arrival --------------------------------------------------------------------------------- */
 
-/* As slots become free once per mean time in flight and place. */
-static int64_t wait_for_place_ns(const struct flow_row *flow, uint32_t limit, uint32_t ahead)
-{
-    if (flow->in_flight + ahead < limit || limit == 0)
-        return 0;
-    /* 0 until a call has ended: nobody is refused for a time that nobody knows. */
-    return (int64_t)((double)flow->mean_hold_ns * (flow->in_flight + ahead + 1 - limit) / limit);
-}
-
-static int64_t wait_for_pace_ns(const struct flow_row *flow, uint32_t ahead, int64_t now_ns)
-{
-    return flow_later(0, flow->next_send_ns - now_ns) + ahead * flow->interval_ns;
-}
-
-static int64_t wait_for_bucket_ns(struct bucket_row *row, int64_t all_micro, int64_t now_ns)
-{
-    struct bucket_row copy = *row;
-    int64_t due_micro = all_micro < copy.capacity_micro ? all_micro : copy.capacity_micro;
-
-    if (row->capacity_micro == 0)
-        return 0;
-    /* More than the capacity is not there at once: what goes before is taken, the last waits. */
-    bucket_take(&copy, flow_later(0, all_micro - copy.capacity_micro), now_ns);
-    return bucket_due_ns(&copy, due_micro, now_ns) - now_ns;
-}
-
-/* The longest of all that it must wait for (research 3.8). */
-static int64_t predict_ns(struct flow_row *flow, enum flow_class class, int64_t cost,
-                          int64_t now_ns)
-{
-    const struct flow_limits limits = flow_limits_locked(flow, now_ns);
-    const struct flow_ahead ahead = flow_queue_ahead_locked(flow, class, cost);
-    int64_t wait_ns = flow_later(0, limits.not_before_ns - now_ns);
-
-    wait_ns = flow_later(wait_ns, wait_for_place_ns(flow, limits.in_flight, ahead.calls));
-    wait_ns = flow_later(
-        wait_ns, wait_for_bucket_ns(&flow->units, (ahead.cost + cost) * BUCKET_UNIT, now_ns));
-    wait_ns =
-        flow_later(wait_ns, wait_for_bucket_ns(&flow->requests,
-                                               (ahead.calls + INT64_C(1)) * BUCKET_UNIT, now_ns));
-    if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
-        return flow_later(wait_ns, adaptive_wait_ns(&flow->adaptive, ahead.calls, now_ns));
-    return flow_later(wait_ns, wait_for_pace_ns(flow, ahead.calls, now_ns));
-}
-
 enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
                                    const struct flow_target *target, const struct flow_call *call,
                                    int64_t *ret_predicted_wait_ns)
@@ -102,7 +57,7 @@ enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
     if (flow_budget_locked(flow, cost, call->now_ns).due_ns <= call->now_ns &&
         flow_queue_is_next_new_locked(layout, flow, call->class, &moment))
         return FLOW_GRANTED;
-    *ret_predicted_wait_ns = predict_ns(flow, call->class, cost, call->now_ns);
+    *ret_predicted_wait_ns = flow_predict_ns(flow, call->class, cost, call->now_ns);
     if (!call->may_wait)
         return FLOW_REFUSED_BUSY;
     if (flow->classes[call->class].waiting >= terms->max_waiting)
@@ -262,8 +217,9 @@ uint32_t flow_due_locked(struct layout_area *layout, uint32_t flow_index, int64_
     return next;
 }
 
-void flow_ask_locked(struct gate *gate, const struct flow_question *question,
-                     struct flow_answer *answer)
+/* It is not too late: is it its turn, and is there what it needs? */
+static void ask_in_time_locked(struct gate *gate, const struct flow_question *question,
+                               struct flow_answer *answer)
 {
     const uint32_t place = question->place;
     const int64_t now_ns = question->now_ns;
@@ -272,20 +228,8 @@ void flow_ask_locked(struct gate *gate, const struct flow_question *question,
     struct flow_moment moment = flow_moment_of(gate, flow, now_ns);
     struct flow_budget budget;
 
-    REQUIRE(atomic_load(&row->state) == FLOW_PLACE_WAITING);
-    atomic_store(&row->rung, 0);
-    row->rung_ns = row->due_ns = 0;
     moment.slot_free = moment.slot_free || question->slot;
-    answer->verdict = now_ns > row->deadline_ns ? FLOW_EXPIRED : FLOW_QUEUED;
-    answer->place = place;
-    answer->waiting = flow->waiting;
-    answer->in_flight = flow->in_flight;
-    answer->until_ns = row->deadline_ns;
-    answer->due_ns = row->aside_until_ns > now_ns ? row->aside_until_ns : CLOCK_NEVER;
-    if (answer->verdict == FLOW_EXPIRED)
-        flow_tell_standing_locked(flow, now_ns, answer);
-    if (answer->verdict == FLOW_EXPIRED ||
-        flow_queue_next_locked(layout_of(gate), flow, &moment) != place)
+    if (flow_queue_next_locked(layout_of(gate), flow, &moment) != place)
         return;
     budget = flow_budget_locked(flow, row->cost, now_ns);
     if (budget.due_ns > now_ns) {
@@ -298,6 +242,33 @@ void flow_ask_locked(struct gate *gate, const struct flow_question *question,
             grant_locked(gate, place, now_ns);
             flow_ring_locked(gate, flow, now_ns);
         }
+    }
+}
+
+void flow_ask_locked(struct gate *gate, const struct flow_question *question,
+                     struct flow_answer *answer)
+{
+    const uint32_t place = question->place;
+    const int64_t now_ns = question->now_ns;
+    struct flow_place_row *row = flow_own_place(gate, place);
+    struct flow_row *flow = flow_row_of(gate, row);
+
+    REQUIRE(atomic_load(&row->state) == FLOW_PLACE_WAITING);
+    atomic_store(&row->rung, 0);
+    row->rung_ns = row->due_ns = 0;
+    answer->verdict = now_ns > row->deadline_ns ? FLOW_EXPIRED : FLOW_QUEUED;
+    answer->place = place;
+    answer->waiting = flow->waiting;
+    answer->in_flight = flow->in_flight;
+    answer->until_ns = row->deadline_ns;
+    answer->due_ns = row->aside_until_ns > now_ns ? row->aside_until_ns : CLOCK_NEVER;
+    if (answer->verdict == FLOW_QUEUED)
+        ask_in_time_locked(gate, question, answer);
+    if (answer->verdict == FLOW_QUEUED && row->hopeless != 0)
+        answer->verdict = FLOW_REFUSED_HOPELESS;
+    if (answer->verdict == FLOW_EXPIRED || answer->verdict == FLOW_REFUSED_HOPELESS) {
+        answer->predicted_wait_ns = flow_wait_left_ns(flow, row, now_ns);
+        flow_tell_standing_locked(flow, now_ns, answer);
     }
 }
 

@@ -9,7 +9,8 @@
  *   flow_arrive -> FLOW_GRANTED                             -> flow_sent -> flow_settle
  *               -> FLOW_QUEUED: wait for the bell or due_ns,                 or flow_keep
  *                  flow_try -> FLOW_GRANTED ...                              or flow_refund
- *                           -> FLOW_QUEUED, FLOW_EXPIRED   -> flow_cancel (also before flow_sent)
+ *                           -> FLOW_QUEUED
+ *                           -> FLOW_EXPIRED, _HOPELESS     -> flow_cancel (also before flow_sent)
  *               -> FLOW_REFUSED_*, FLOW_OPEN: no place, nothing to give back
  *
  * A place is given back exactly once: the functions that do it set it to NO_INDEX and are harmless
@@ -54,10 +55,10 @@ enum flow_verdict {
     FLOW_GRANTED, /* place must be given back */
     FLOW_QUEUED,  /* likewise */
     FLOW_EXPIRED, /* of a try: its deadline has passed, it will never be granted; to be cancelled */
-    FLOW_REFUSED_BUSY,     /* cannot go at once, and may not wait */
-    FLOW_REFUSED_FULL,     /* as many wait as may */
-    FLOW_REFUSED_CLIENT,   /* as many of this client */
-    FLOW_REFUSED_HOPELESS, /* its turn would come too late */
+    FLOW_REFUSED_BUSY,   /* cannot go at once, and may not wait */
+    FLOW_REFUSED_FULL,   /* as many wait as may */
+    FLOW_REFUSED_CLIENT, /* as many of this client */
+    FLOW_REFUSED_HOPELESS, /* its turn would come too late; of a try: has become so, to be cancelled */
 };
 
 /* A quota as a caller who is turned away is told of it. */
@@ -74,7 +75,8 @@ struct flow_answer {
     uint32_t waiting, in_flight;
     int64_t due_ns;   /* QUEUED: ask again then; CLOCK_NEVER = only when rung */
     int64_t until_ns; /* QUEUED: when it expires, the deadline or the class's longest wait */
-    int64_t predicted_wait_ns; /* QUEUED and REFUSED: as reckoned at arrival; for Retry-After */
+    int64_t
+        predicted_wait_ns; /* as reckoned at arrival; of a try that ends the wait: as it is then */
     struct flow_standing requests, units; /* EXPIRED and REFUSED; units in ... */
     enum flow_unit unit;
 };
@@ -82,7 +84,7 @@ struct flow_answer {
 void flow_arrive(struct gate *gate, const struct flow_target *target, const struct flow_call *call,
                  struct flow_answer *ret);
 /* A waiting place, when it is rung and when due_ns has come. answer->predicted_wait_ns is left as it
- * is. */
+ * is where it goes on waiting. */
 void flow_try(struct gate *gate, uint32_t place, int64_t now_ns, struct flow_answer *answer);
 /* Read without the lock by the bell thread; cleared by the try. */
 bool flow_is_rung(const struct gate *gate, uint32_t place);

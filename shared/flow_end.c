@@ -101,6 +101,7 @@ void flow_leave_locked(struct gate *gate, uint32_t place, int64_t now_ns)
 
     REQUIRE(atomic_load(&row->state) != FLOW_PLACE_SENT);
     flow->cancelled++;
+    flow->refused_hopeless += row->hopeless;
     flow->expired += now_ns > row->deadline_ns && atomic_load(&row->state) == FLOW_PLACE_WAITING;
     if (atomic_load(&row->state) == FLOW_PLACE_WAITING)
         flow_queue_free_place_locked(layout_of(gate), place);

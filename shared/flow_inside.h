@@ -44,6 +44,13 @@ struct flow_budget flow_budget_locked(struct flow_row *flow, int64_t cost, int64
 /* The controller learns that somebody could not go. */
 void flow_tell_locked(struct flow_row *flow, const struct flow_budget *budget);
 struct flow_moment flow_moment_of(struct gate *gate, const struct flow_row *flow, int64_t now_ns);
+/* How long a call of the class that came now would wait. */
+int64_t flow_predict_ns(struct flow_row *flow, enum flow_class class, int64_t cost, int64_t now_ns);
+/* How long a waiting one still would, > 0: for who is turned away. */
+int64_t flow_wait_left_ns(struct flow_row *flow, const struct flow_place_row *place,
+                          int64_t now_ns);
+/* Whose turn would come too late by what has become of the flow since is rung, to be refused. */
+void flow_outlook_locked(struct gate *gate, struct flow_row *flow, int64_t now_ns);
 /* The one whose turn it is looks, if it would not by itself in time. */
 void flow_ring_locked(struct gate *gate, struct flow_row *flow, int64_t now_ns);
 

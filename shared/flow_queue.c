@@ -220,7 +220,7 @@ void flow_queue_grant_locked(struct layout_area *layout, uint32_t place)
     class->granted_cost += (uint64_t)row->cost;
     flow->in_flight++;
     row->rung_ns = row->due_ns = row->aside_until_ns = 0;
-    row->image_place = 0;
+    row->image_place = row->hopeless = 0;
     atomic_store(&row->rung, 0);
     atomic_store(&row->state, FLOW_PLACE_GRANTED);
 }
@@ -261,8 +261,8 @@ static bool is_silent(const struct layout_area *layout, const struct flow_place_
            now_ns - layout->answered_ns[row->owner] > PROCESS_SILENT_NS;
 }
 
-static bool is_passed_over(const struct layout_area *layout, const struct flow_place_row *row,
-                           const struct flow_moment *moment)
+bool flow_queue_is_passed_over(const struct layout_area *layout, const struct flow_place_row *row,
+                               const struct flow_moment *moment)
 {
     return row->aside_until_ns > moment->now_ns || row->deadline_ns < moment->now_ns ||
            (row->image_place != 0 && !moment->slot_free) || is_silent(layout, row, moment->now_ns);
@@ -275,7 +275,7 @@ static uint32_t first_of(const struct layout_area *layout, const struct flow_cla
 
     if (class->plain == 0 && !moment->slot_free)
         return NO_INDEX;
-    while (at != NO_INDEX && is_passed_over(layout, &layout->flow_places[at], moment))
+    while (at != NO_INDEX && flow_queue_is_passed_over(layout, &layout->flow_places[at], moment))
         at = layout->flow_places[at].next;
     return at;
 }

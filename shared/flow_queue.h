@@ -58,6 +58,10 @@ MUST_CHECK uint32_t flow_queue_next_locked(const struct layout_area *layout,
 MUST_CHECK bool flow_queue_is_next_new_locked(const struct layout_area *layout,
                                               const struct flow_row *flow, enum flow_class class,
                                               const struct flow_moment *moment);
+/* Do others go before it for now, as told above? */
+MUST_CHECK bool flow_queue_is_passed_over(const struct layout_area *layout,
+                                          const struct flow_place_row *row,
+                                          const struct flow_moment *moment);
 /* What goes before a call of the class that came now: its own class, and what the others get
  * meanwhile by their weights. */
 struct flow_ahead {

@@ -147,6 +147,7 @@ void flow_tick_locked(struct gate *gate, int64_t now_ns)
         flow_forget_told_locked(flow, now_ns);
         if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
             adaptive_tick(&flow->adaptive, now_ns);
+        flow_outlook_locked(gate, flow, now_ns);
         flow_ring_locked(gate, flow, now_ns);
     }
 }

@@ -425,6 +425,9 @@ struct flow_place_row {
     int64_t due_ns;          /* its thread asks again by itself then; 0 = it was not told */
     int64_t aside_until_ns;  /* its source is full: others may go before it until then; 0 = not */
     int64_t deadline_ns;     /* not granted after this */
+    int64_t turn_ns;         /* when it would be granted, as the last tick saw it; 0 = none did yet */
+    uint32_t hopeless;       /* 1 = too late for it, as the last tick saw it: it is to be refused */
+    uint32_t unused;
     int64_t arrived_ns, granted_ns, sent_ns;
     int64_t cost;      /* what its class is charged for, and its units when granted */
     int64_t charged;   /* units taken from the flow so far; settled against the real ones */
@@ -504,6 +507,7 @@ struct flow_row {
     int64_t last_demand_ns; /* when somebody last waited or was in flight */
     int64_t woken_ns;       /* when what was away for long was last made to start cold */
     int64_t last_used_ns;
+    int64_t outlook_ns;          /* when the turns of those who wait were last reckoned */
     int64_t mean_hold_ns;        /* moving average of a call's time in flight; 0 = unknown */
     int64_t virtual_time;        /* start tag of what was granted last */
     uint32_t in_flight, waiting; /* indexes: counted again from the rows */

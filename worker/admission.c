@@ -285,7 +285,7 @@ static void joint_begin(struct joint *joint, struct request *request,
     joint_count(joint);
 }
 
-/* What was predicted at the arrival is what there is to tell, whenever the wait ends. */
+/* What was predicted at the arrival is what there is to tell, unless the try knows better. */
 static void joint_try(struct joint *joint)
 {
     const int64_t image_wait_ns = joint->answer.image.predicted_wait_ns;
@@ -295,7 +295,8 @@ static void joint_try(struct joint *joint)
     joint->wish.now_wall_ms = clock_wall_ms();
     admit_try(&joint->request->worker->gate, &joint->call, joint->seat, &joint->answer);
     joint->answer.image.predicted_wait_ns = image_wait_ns;
-    joint->answer.flow.predicted_wait_ns = flow_wait_ns;
+    if (joint->answer.flow.predicted_wait_ns == 0)
+        joint->answer.flow.predicted_wait_ns = flow_wait_ns;
 }
 
 static bool waits_for_slot(const struct joint *joint)

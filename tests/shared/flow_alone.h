@@ -33,7 +33,7 @@ static struct flow_answer arrive(const struct flow_terms *terms, int64_t cost,
 }
 
 /* Granted, sent, and at its end in no time. */
-static void call_once(const struct flow_terms *terms, int64_t cost, int64_t used)
+static inline void call_once(const struct flow_terms *terms, int64_t cost, int64_t used)
 {
     struct flow_answer answer = arrive(terms, cost, FLOW_NORMAL);
 
