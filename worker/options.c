@@ -108,6 +108,11 @@ bool option_is_chosen(const struct option_section *section, const char *key)
     return option_is_set(section, row) && strcmp(option_text(section, row), row->fallback) != 0;
 }
 
+bool option_is_wrong(const struct option_section *section, const char *key)
+{
+    return section->values[option_row_of(section->kind, key) - option_rows].wrong;
+}
+
 /* Variables of this section begin so; NULL when there is no memory. */
 static const char *variable_stem(struct options_loader *loader, enum option_section_kind kind,
                                  const char *name)

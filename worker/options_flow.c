@@ -1,5 +1,5 @@
-/* options_flow.c - flow control: has each strategy what it needs, do sources of one account agree, and
- * does every option that is set have an effect? See options_table.h. */
+/* options_flow.c - flow control: has each strategy what it needs, and do sources of one account agree?
+ * See options_table.h. */
 #include "base/parse.h"
 #include "worker/options_table.h"
 
@@ -16,14 +16,6 @@
 #define WEIGHT_MAX 1000U
 #define WAIT_MAX_MS INT64_C(3600000)
 #define DASHSCOPE_WAIT_MIN_MS 3000
-
-#define STRATEGY(name) (1U << FLOW_STRATEGY_##name)
-#define COUNTS_CALLS (STRATEGY(RATE) | STRATEGY(SHAPING) | STRATEGY(ADAPTIVE))
-#define COUNTS_TOKENS (STRATEGY(SHAPING) | STRATEGY(ADAPTIVE))
-#define AT_GATE (1U << 31) /* or with classes at the image gate, whatever the strategy */
-#define TOLD_LIMITS (STRATEGY(RATE) | STRATEGY(SHAPING))
-
-static const char *const strategy_words[] = {"none", "retry", "rate", "shaping", "adaptive"};
 
 static struct option_subject subject_of(const struct option_section *section, const char *key)
 {
@@ -50,9 +42,15 @@ static const struct option_section *section_of_scope(const struct options_loader
     return section;
 }
 
-static unsigned strategy_bit(const struct scope_options *scope)
+static bool counts_calls(const struct scope_options *scope)
 {
-    return 1U << scope->flow;
+    return scope->flow >= FLOW_STRATEGY_RATE;
+}
+
+/* It does not learn them by itself. */
+static bool needs_limits(const struct scope_options *scope)
+{
+    return scope->flow == FLOW_STRATEGY_RATE || scope->flow == FLOW_STRATEGY_SHAPING;
 }
 
 static size_t count_items(const char *const *items)
@@ -104,6 +102,25 @@ static const char *limit_repeats(const struct model_limit *limits, size_t count)
     return count == MODEL_LIMITS_MAX ? "is one too many: 64 are the most" : NULL;
 }
 
+/* The first that fits counts: this one never does where one before fits all that it fits. A star of
+ * its own is fitted by a star alone. */
+static void warn_covered(struct options_loader *loader, struct option_subject subject,
+                         const struct model_limit *limits, size_t count)
+{
+    const char *glob = limits[count].glob;
+    char excerpt[OPTION_EXCERPT_SIZE], before[OPTION_EXCERPT_SIZE];
+
+    for (size_t i = 0; i < count; i++)
+        if (!(strchr(limits[i].glob, '?') && strchr(glob, '*')) &&
+            parse_glob_matches(limits[i].glob, glob, strlen(glob))) {
+            options_warning(loader, subject,
+                            "\"%s\" never counts, as \"%s\" stands before it and fits the same "
+                            "models; write it first",
+                            option_excerpt(excerpt, glob), option_excerpt(before, limits[i].glob));
+            return;
+        }
+}
+
 static void check_dashscope_wait(struct options_loader *loader, const struct source_options *source,
                                  const struct option_section *section)
 {
@@ -140,7 +157,7 @@ void options_read_limits(struct options_loader *loader, struct source_options *s
             options_error(loader, subject_of(section, "model_limits"), "\"%s\" %s; " LIMITS_ALLOWED,
                           option_excerpt(excerpt, items[i]), problem);
         else
-            count++;
+            warn_covered(loader, subject_of(section, "model_limits"), limits, count++);
     }
     if (limits)
         limits[count] = (struct model_limit){.glob = NULL};
@@ -182,12 +199,26 @@ static bool read_waits(const char *const *items, int64_t waits_ms[FLOW_CLASSES])
     return true;
 }
 
+static void warn_turned_round(struct options_loader *loader, struct option_subject subject,
+                              const uint32_t weights[FLOW_CLASSES])
+{
+    if (weights[0] < weights[1] || weights[1] < weights[2])
+        options_warning(loader, subject,
+                        "gives interactive %" PRIu32 ", normal %" PRIu32 " and bulk %" PRIu32
+                        ": one class has a larger share than another that is more urgent; they "
+                        "stand in that order",
+                        weights[0], weights[1], weights[2]);
+}
+
 /* Also for the scope made for a route, which has no section and only defaults. */
 void options_read_classes(struct options_loader *loader, struct scope_options *scope)
 {
     if (!read_numbers(scope->flow_weights, WEIGHT_MAX, scope->weights))
         options_error(loader, subject_of(section_of_scope(loader, scope), "flow_weights"),
                       "these are no weights; " WEIGHTS_ALLOWED);
+    else if (!scope->direct)
+        warn_turned_round(loader, subject_of(section_of_scope(loader, scope), "flow_weights"),
+                          scope->weights);
     if (!read_waits(scope->flow_max_wait_s, scope->max_wait_ms))
         options_error(loader, subject_of(section_of_scope(loader, scope), "flow_max_wait_s"),
                       "these are no times; " WAITS_ALLOWED);
@@ -199,25 +230,20 @@ void options_read_image_classes(struct options_loader *loader)
     const struct option_section *section =
         option_section_find(loader->options, OPTION_SECTION_image_concurrency, "");
     const struct option_subject bounds = subject_of(section, "class_max_waiting");
+    const struct option_subject shares = subject_of(section, "class_weights");
     uint32_t weights[FLOW_CLASSES] = {0};
     uint32_t most[FLOW_CLASSES] = {0};
 
     if (image->class_weights[0] && !read_numbers(image->class_weights, WEIGHT_MAX, weights))
-        options_error(loader, subject_of(section, "class_weights"),
-                      "these are no weights; " WEIGHTS_ALLOWED ", or nothing");
+        options_error(loader, shares, "these are no weights; " WEIGHTS_ALLOWED ", or nothing");
+    else
+        warn_turned_round(loader, shares, weights);
     if (image->class_max_waiting[0] && !read_numbers(image->class_max_waiting, WAITING_MAX, most))
         options_error(loader, bounds, "these are no bounds; " BOUNDS_ALLOWED ", or nothing");
     if (image->class_max_waiting[0] && !image->class_weights[0])
         options_warning(loader, bounds, "has no effect where class_weights is empty");
     for (size_t c = 0; c < FLOW_CLASSES && image->class_weights[0]; c++)
         image->classes[c] = (struct queue_terms){.weight = weights[c], .max_waiting = most[c]};
-}
-
-/* Whose turn it is at the image gate is a matter of class too. */
-static bool gate_has_classes(const struct options *options)
-{
-    return options->image.active && options->image.overflow_mode == OVERFLOW_WAIT &&
-           options->image.class_weights[0];
 }
 
 /* ---- for shared/flow.h ----------------------------------------------------------------------- */
@@ -262,14 +288,26 @@ static const char *lacking(const struct scope_options *scope, const struct sourc
     return needs_tpm && tpm == 0 ? "tpm" : NULL;
 }
 
+/* What is wrong with them was told. */
+static bool are_quotas_wrong(const struct option_section *section)
+{
+    static const char *const keys[] = {"rpm", "tpm", "model_limits", "limit_headers"};
+
+    for (size_t i = 0; i < LENGTH(keys); i++)
+        if (option_is_wrong(section, keys[i]))
+            return true;
+    return false;
+}
+
 static void check_quotas_known(struct options_loader *loader, const struct scope_options *scope,
                                const struct source_options *source, struct option_subject subject)
 {
-    const char *strategy = strategy_words[scope->flow];
+    const char *strategy = option_row_of(OPTION_SECTION_scope, "flow")->words[scope->flow];
     const char *missing = lacking(scope, source, source->rpm, source->tpm);
     bool none_at_all = source->rpm == 0 && source->tpm == 0;
 
-    if (source->limit_headers == LIMIT_HEADERS_RELY)
+    if (source->limit_headers == LIMIT_HEADERS_RELY ||
+        are_quotas_wrong(section_of_source(loader, source)))
         return;
     if (missing && none_at_all && source->limits->glob)
         options_warning(loader, subject,
@@ -292,126 +330,6 @@ static void check_quotas_known(struct options_loader *loader, const struct scope
                           "%s; write MODEL:RPM:TPM with what the upstream grants",
                           strategy, missing, source->name, at->glob);
     }
-}
-
-/* ---- does it have an effect? ----------------------------------------------------------------- */
-
-static const struct {
-    const char *key;
-    unsigned strategies; /* with one of which it does something */
-    const char *words;
-} scope_keys[] = {
-    {"flow_initial", TOLD_LIMITS, "rate or shaping"},
-    {"flow_warmup_s", STRATEGY(SHAPING), "shaping"},
-    {"tpm_charge", COUNTS_TOKENS, "shaping or adaptive"},
-    {"flow_class", COUNTS_CALLS | AT_GATE, "rate, shaping or adaptive"},
-    {"flow_class_header_max", COUNTS_CALLS | AT_GATE, "rate, shaping or adaptive"},
-    {"flow_weights", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"flow_max_wait_s", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"flow_max_waiting", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"flow_max_waiting_per_client", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"flow_include_usage", COUNTS_TOKENS, "shaping or adaptive"},
-    {"flow_drain_s", COUNTS_TOKENS, "shaping or adaptive"},
-};
-
-static const struct {
-    const char *key;
-    unsigned strategies;
-    const char *words;
-} source_keys[] = {
-    {"rpm", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"tpm", COUNTS_TOKENS, "shaping or adaptive"},
-    {"model_limits", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"limit_headers", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"max_concurrency", COUNTS_CALLS, "rate, shaping or adaptive"},
-    {"flow_unit", COUNTS_TOKENS, "shaping or adaptive"},
-};
-
-static void warn_idle_scope_keys(struct options_loader *loader, const struct scope_options *scope,
-                                 const struct option_section *section)
-{
-    const unsigned here = strategy_bit(scope) | (gate_has_classes(loader->options) ? AT_GATE : 0);
-
-    for (size_t i = 0; i < LENGTH(scope_keys); i++)
-        if (!(scope_keys[i].strategies & here) && option_is_chosen(section, scope_keys[i].key))
-            options_warning(loader, subject_of(section, scope_keys[i].key),
-                            "has no effect with flow = %s; set flow = %s, or take it away",
-                            strategy_words[scope->flow], scope_keys[i].words);
-    if (strategy_bit(scope) & COUNTS_CALLS &&
-        scope->flow_max_waiting_per_client > scope->flow_max_waiting)
-        options_warning(loader, subject_of(section, "flow_max_waiting_per_client"),
-                        "%" PRId64 " has no effect, as flow_max_waiting is %" PRId64,
-                        scope->flow_max_waiting_per_client, scope->flow_max_waiting);
-}
-
-/* Each call that waits has a thread. */
-static void warn_few_threads(struct options_loader *loader, const struct scope_options *scope,
-                             const struct option_section *section)
-{
-    int64_t workers = options_workers(loader->options);
-    int64_t each = options_flow_waiters(loader->options);
-
-    if (scope->flow_max_waiting > workers * each &&
-        (each == 1 || option_is_chosen(section, "flow_max_waiting")))
-        options_warning(loader, subject_of(section, "flow_max_waiting"),
-                        "%" PRId64 " calls wait at a time at most, as each of %" PRId64
-                        " workers has threads for %" PRId64 "; raise threads",
-                        workers * each, workers, each);
-}
-
-/* The deadline ends waits too. Looked at are the classes that the scope's calls can have. */
-static void warn_short_deadline(struct options_loader *loader, const struct scope_options *scope,
-                                const struct option_section *section)
-{
-    int64_t longest_ms = scope->max_wait_ms[scope->flow_class];
-    char deadline[OPTION_DURATION_SIZE];
-    char longest[OPTION_DURATION_SIZE];
-
-    for (size_t i = (size_t)scope->flow_class_header_max; i < FLOW_CLASSES; i++)
-        if (scope->max_wait_ms[i] > longest_ms)
-            longest_ms = scope->max_wait_ms[i];
-    if (scope->call_deadline_ms >= 0 && scope->call_deadline_ms < longest_ms)
-        options_warning(loader, subject_of(section, "call_deadline_s"),
-                        "%s is less than the longest wait of flow_max_wait_s, %s, so no call waits "
-                        "that long; raise it, or lower flow_max_wait_s",
-                        option_duration(scope->call_deadline_ms, deadline),
-                        option_duration(longest_ms, longest));
-}
-
-static bool has_member(const struct scope_options *scope, const struct source_options *source)
-{
-    for (size_t i = 0; i < scope->member_count; i++)
-        if (scope->members[i].source == source)
-            return true;
-    return false;
-}
-
-/* All strategies with which calls come to the source. */
-static unsigned strategies_of(const struct options *options, const struct source_options *source)
-{
-    unsigned strategies = 0;
-
-    for (size_t i = 0; i < options->scope_count; i++)
-        if (has_member(&options->scopes[i], source))
-            strategies |= strategy_bit(&options->scopes[i]);
-    return strategies;
-}
-
-static void warn_idle_source_keys(struct options_loader *loader,
-                                  const struct source_options *source)
-{
-    const struct option_section *section = section_of_source(loader, source);
-    unsigned strategies = strategies_of(loader->options, source);
-
-    for (size_t i = 0; i < LENGTH(source_keys); i++)
-        if (!(source_keys[i].strategies & strategies) &&
-            option_is_chosen(section, source_keys[i].key))
-            options_warning(loader, subject_of(section, source_keys[i].key),
-                            "has no effect: no [scope] with this source has flow = %s",
-                            source_keys[i].words);
-    if (source->flow_unit == FLOW_UNIT_TASKS && source->tpm > 0 && strategies & COUNTS_TOKENS)
-        options_warning(loader, subject_of(section, "tpm"),
-                        "has no effect with flow_unit = tasks, which rpm counts already");
 }
 
 /* ---- one account, one word ------------------------------------------------------------------- */
@@ -449,7 +367,8 @@ static void check_agreement(struct options_loader *loader, const struct source_o
     while (strcmp(first->quota_group, source->quota_group) != 0)
         first++;
     key = disagreement(first, source);
-    if (key)
+    if (key && !option_is_wrong(section_of_source(loader, first), key) &&
+        !option_is_wrong(section_of_source(loader, source), key))
         options_error(loader, subject_of(section_of_source(loader, source), key),
                       "is not what [source %s] says, which has the quota_group \"%s\" too: the "
                       "limits belong to the account; write the same in both",
@@ -474,7 +393,7 @@ static const char *clash(const struct scope_options *a, const struct scope_optio
         return "flow";
     if (memcmp(a->weights, b->weights, sizeof a->weights) != 0)
         return "flow_weights";
-    if (TOLD_LIMITS & strategy_bit(a) && a->flow_initial != b->flow_initial)
+    if (needs_limits(a) && a->flow_initial != b->flow_initial)
         return "flow_initial";
     return a->flow == FLOW_STRATEGY_SHAPING && a->flow_warmup_ms != b->flow_warmup_ms
                ? "flow_warmup_s"
@@ -490,7 +409,8 @@ static void check_scope_pair(struct options_loader *loader, const struct scope_o
     if (!account)
         return;
     key = clash(other, scope);
-    if (key)
+    if (key && !option_is_wrong(section_of_scope(loader, scope), key) &&
+        !option_is_wrong(section_of_scope(loader, other), key))
         options_error(loader, subject_of(section_of_scope(loader, scope), key),
                       "is not what [scope %s] says, which shares the quota_group \"%s\": calls of "
                       "both wait in one queue; write the same in both",
@@ -503,7 +423,7 @@ static void warn_uncounted(struct options_loader *loader, const struct scope_opt
 {
     const struct source_options *account = shared_account(scope, other);
 
-    if (account)
+    if (account && (other->direct || !option_is_wrong(section_of_scope(loader, other), "flow")))
         options_warning(loader, subject_of(section_of_scope(loader, scope), "flow"),
                         "calls of [%s %s] to the quota_group \"%s\" are not counted; %s",
                         other->direct ? "route" : "scope", other->name, account->quota_group,
@@ -517,13 +437,10 @@ static void check_scope(struct options_loader *loader, const struct scope_option
     const struct option_section *section = section_of_scope(loader, scope);
     bool before = true;
 
-    warn_idle_scope_keys(loader, scope, section);
-    if (!(strategy_bit(scope) & COUNTS_CALLS))
+    if (!counts_calls(scope))
         return;
-    warn_few_threads(loader, scope, section);
-    warn_short_deadline(loader, scope, section);
     for (size_t i = 0; i < scope->member_count; i++)
-        if (strategy_bit(scope) & TOLD_LIMITS)
+        if (needs_limits(scope))
             check_quotas_known(loader, scope, scope->members[i].source,
                                subject_of(section, "flow"));
     for (size_t i = 0; i < options->scope_count; i++) {
@@ -531,7 +448,7 @@ static void check_scope(struct options_loader *loader, const struct scope_option
 
         if (other == scope)
             before = false;
-        else if (!(strategy_bit(other) & COUNTS_CALLS))
+        else if (!counts_calls(other))
             warn_uncounted(loader, scope, other);
         else if (before)
             check_scope_pair(loader, scope, other);
@@ -542,10 +459,8 @@ void options_check_flow(struct options_loader *loader)
 {
     const struct options *options = loader->options;
 
-    for (size_t i = 0; i < options->source_count; i++) {
+    for (size_t i = 0; i < options->source_count; i++)
         check_agreement(loader, &options->sources[i]);
-        warn_idle_source_keys(loader, &options->sources[i]);
-    }
     for (size_t i = 0; i < options->scope_count; i++)
         if (!options->scopes[i].direct)
             check_scope(loader, &options->scopes[i]);

@@ -59,12 +59,23 @@ static void append_sentence(struct text *report, const char *format, va_list lis
     text_append_char(report, '\n');
 }
 
+static void mark_wrong(const struct option_subject *subject)
+{
+    const struct option_row *row = subject->section && subject->key
+                                       ? option_row_find(subject->section->kind, subject->key)
+                                       : NULL;
+
+    if (row)
+        subject->section->values[row - option_rows].wrong = true;
+}
+
 void options_error(struct options_loader *loader, struct option_subject subject, const char *format,
                    ...)
 {
     va_list list;
 
     loader->error_count++;
+    mark_wrong(&subject);
     append_head(loader->report, &subject, false);
     va_start(list, format);
     append_sentence(loader->report, format, list);

@@ -537,6 +537,7 @@ void options_link(struct options_loader *loader)
     if (loader->out_of_memory)
         return;
     options_check_flow(loader);
+    options_check_effect(loader);
     if (loader->error_count > 0)
         return;
     warn_unused_scopes(loader);

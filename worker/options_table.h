@@ -77,6 +77,7 @@ struct option_place {
 struct option_value {
     const char *text; /* NULL: not set */
     struct option_place place;
+    bool wrong; /* an error was told of it: what follows from that is not told as well */
 };
 
 struct option_section {
@@ -174,6 +175,7 @@ const char *option_text(const struct option_section *section, const struct optio
 bool option_is_set(const struct option_section *section, const struct option_row *row);
 /* The operator set it to something other than what it is anyway. */
 bool option_is_chosen(const struct option_section *section, const char *key);
+bool option_is_wrong(const struct option_section *section, const char *key);
 
 /* A new section at the end of the list; NULL when there is no memory. */
 struct option_section *option_section_add(struct options_loader *loader,
@@ -213,12 +215,14 @@ void options_link(struct options_loader *loader);
 /* options_hedge.c: can a second attempt ever begin, and where would it go (H16)? */
 void options_check_hedge(struct options_loader *loader, struct scope_options *scope);
 
-/* options_flow.c: quotas of the source, classes of the scope and of the image queue; then, with all scopes known, whether
- * each has what its strategy needs, and whether each option of flow control has an effect. */
+/* options_flow.c: quotas of the source, classes of the scope and of the image queue; then, with all
+ * scopes known, whether each has what its strategy needs. */
 void options_read_limits(struct options_loader *loader, struct source_options *source);
 void options_read_classes(struct options_loader *loader, struct scope_options *scope);
 void options_read_image_classes(struct options_loader *loader);
 void options_check_flow(struct options_loader *loader);
+/* options_effect.c: has each option of flow control an effect? After the other checks. */
+void options_check_effect(struct options_loader *loader);
 
 /* options_pair.c: take apart and check what the source writes as NAME=VALUE. */
 void options_read_pairs(struct options_loader *loader, struct source_options *source);

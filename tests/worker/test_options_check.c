@@ -297,7 +297,7 @@ static void test_F8_the_image_queue_has_classes_of_its_own(void **state)
     unload(&loading);
     /* a class is worth saying where image calls wait, with whatever flow */
     loading = load(WITH_SOURCE IN_SCOPE("flow_class = bulk\nflow_class_header_max = normal\n") WAITS
-                   "class_weights = 1000, 1, 2\nclass_max_waiting = 4096, 20, 1\n");
+                   "class_weights = 1000, 2, 2\nclass_max_waiting = 4096, 20, 1\n");
     assert_null(strstr(report_of(&loading), "flow_class"));
     assert_null(strstr(report_of(&loading), "class_weights"));
     classes = loading.options->image.classes;

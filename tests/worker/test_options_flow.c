@@ -1,5 +1,5 @@
 /* test_options_flow.c - the options of flow control (F1 to F11): what they mean, what each strategy
- * needs, and that none of them is without effect in silence. */
+ * needs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,9 +118,7 @@ static void test_numbers_of_thousands_and_millions(void **state)
          true},
         {SOURCE("") SCOPE("flow_initial = many"),
          "t.conf:5: scope s.flow_initial: \"many\" is not a whole number; allowed: auto, or 0 to "
-         "10000000, or with a unit: k (thousands), m (millions)\n"
-         "t.conf:5: warning: scope s.flow_initial: has no effect with flow = none; set flow = rate "
-         "or shaping, or take it away\n",
+         "10000000, or with a unit: k (thousands), m (millions)\n",
          true},
     };
     struct loading loading = load(SOURCE("rpm = 2k\ntpm = 10000m\n") SCOPE("flow = shaping\n"));
@@ -158,10 +156,7 @@ static void test_F3_limits_of_single_models(void **state)
         {SOURCE("model_limits = q\"r:1:2"),
          LIMITS "\"q\"r:1:2\" has a character that no model's name has" LIMITS_ALLOWED, true},
         {SOURCE("model_limits = q:1:2, q:3:4"),
-         LIMITS "\"q:3:4\" is the second for the same model" LIMITS_ALLOWED
-                "t.conf:3: warning: source a.model_limits: has no effect: no [scope] with this "
-                "source has flow = rate, shaping or adaptive\n",
-         true},
+         LIMITS "\"q:3:4\" is the second for the same model" LIMITS_ALLOWED, true},
     };
     struct loading loading =
         load(SOURCE("rpm = 60\ntpm = 100k\nmodel_limits = qwen-max:1200:5m, qwen:7b:10:0, "
@@ -179,10 +174,33 @@ static void test_F3_limits_of_single_models(void **state)
     for (size_t i = 0; i < LENGTH(bad); i++) {
         loading = load(bad[i].conf);
         assert_null(loading.options);
-        /* What was not refused is also without effect. */
-        assert_memory_equal(report_of(&loading), bad[i].report, strlen(bad[i].report));
+        assert_string_equal(report_of(&loading), bad[i].report);
         unload(&loading);
     }
+}
+
+/* The first that fits counts. */
+static void test_limits_that_are_never_reached_warn(void **state)
+{
+#define NEVER(glob, before)                                                                        \
+    "t.conf:4: warning: source a.model_limits: \"" glob "\" never counts, as \"" before            \
+    "\" stands before it and fits the same models; write it first\n"
+#define LIMITED(list) SOURCE("rpm = 1\nmodel_limits = " list "\n") SCOPE("flow = rate")
+    static const struct load_case cases[] = {
+        {LIMITED("*:5:5, qwen*:3:3"), NEVER("qwen*", "*"), false},
+        {LIMITED("qwen*:5:5, Qwen-max:3:3"), NEVER("Qwen-max", "qwen*"), false},
+        {LIMITED("qwen*:5:5, qwen*-max:3:3"), NEVER("qwen*-max", "qwen*"), false},
+        {LIMITED("qwen:5:5, QWEN:3:3"), NEVER("QWEN", "qwen"), false},
+        {LIMITED("q?:5:5, q1:3:3, r:1:1"), NEVER("q1", "q?"), false},
+        {LIMITED("a:1:1, *:5:5, b:1:1, c:1:1"), NEVER("b", "*") NEVER("c", "*"), false},
+        {LIMITED("qwen-max:1:1, qwen*:3:3, *:5:5"), "", false},
+        {LIMITED("qwen-*:5:5, qwen*:3:3"), "", false},
+        {LIMITED("q?:5:5, q*:3:3"), "", false},
+        {LIMITED("*-max:5:5, qwen*:3:3"), "", false},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
 }
 
 static void test_64_model_limits_are_the_most(void **state)
@@ -232,6 +250,84 @@ static void test_F8_weights_and_waits_that_are_wrong(void **state)
                       "numbers from 1 to 1000, for interactive, normal and bulk\n");
         unload(&loading);
     }
+}
+
+static void test_F8_weights_that_are_turned_round_warn(void **state)
+{
+#define ROUND(where, one, two, three)                                                              \
+    "t.conf:" where ": gives interactive " one ", normal " two " and bulk " three                  \
+    ": one class has a larger share than another that is more urgent; they stand in that order\n"
+#define WEIGHTS(list) SOURCE("rpm = 1\n") SCOPE("flow = rate\nflow_weights = " list "\n")
+#define GATE(list)                                                                                 \
+    SOURCE("")                                                                                     \
+    "[image_concurrency]\nenabled = true\nmax_concurrent_requests = 1\n"                           \
+    "overflow_mode = wait\nclass_weights = " list "\n"
+    static const struct load_case cases[] = {
+        {WEIGHTS("1, 4, 16"), ROUND("7: warning: scope s.flow_weights", "1", "4", "16"), false},
+        {WEIGHTS("16, 1, 4"), ROUND("7: warning: scope s.flow_weights", "16", "1", "4"), false},
+        {WEIGHTS("4, 16, 1"), ROUND("7: warning: scope s.flow_weights", "4", "16", "1"), false},
+        {WEIGHTS("1, 1, 1"), "", false},
+        {WEIGHTS("9, 9, 1"), "", false},
+        {GATE("1, 2, 3"), ROUND("7: warning: image_concurrency.class_weights", "1", "2", "3"),
+         false},
+        {GATE("3, 2, 1"), "", false},
+        {GATE(""), "", false},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
+}
+
+/* What follows from a value that is wrong is not told as well. */
+static void test_one_mistake_is_told_once(void **state)
+{
+#define NOT_WHOLE(line, key, value, max)                                                           \
+    "t.conf:" line ": source a." key ": \"" value "\" is not a whole number; allowed: 0 to " max   \
+    ", or with a unit: k (thousands), m (millions)\n"
+#define RPM_MAX "10000000"
+#define TPM_MAX "10000000000"
+#define NO_STRATEGY                                                                                \
+    "scope s.flow: \"shapin\" is not one of its words; allowed: none, retry, rate, shaping or "    \
+    "adaptive; did you mean \"shaping\"?\n"
+    static const struct load_case cases[] = {
+        {SOURCE("rpm = 1.5k\n") SCOPE("flow = rate"), NOT_WHOLE("3", "rpm", "1.5k", RPM_MAX), true},
+        {SOURCE("rpm = -1\n") SCOPE("flow = rate"), NOT_WHOLE("3", "rpm", "-1", RPM_MAX), true},
+        {SOURCE("rpm = 1\ntpm = abc\n") SCOPE("flow = shaping"),
+         NOT_WHOLE("4", "tpm", "abc", TPM_MAX), true},
+        {SOURCE("rpm = x\n"), NOT_WHOLE("3", "rpm", "x", RPM_MAX), true},
+        {SOURCE("model_limits = m:0\n") SCOPE("flow = rate"),
+         LIMITS "\"m:0\" is no MODEL:RPM:TPM" LIMITS_ALLOWED, true},
+        {SOURCE("limit_headers = relay\n") SCOPE("flow = rate"),
+         "t.conf:3: source a.limit_headers: \"relay\" is not one of its words; allowed: believe, "
+         "rely or ignore; did you mean \"rely\"?\n",
+         true},
+        {SOURCE("rpm = 1\ntpm = 1\nflow_unit = images\n")
+             SCOPE("flow = shapin\nflow_warmup_s = 5\nflow_class = bulk\ncall_deadline_s = 1"),
+         "t.conf:8: " NO_STRATEGY, true},
+        {SOURCE("rpm = 1\n") "[scope s]\nsources = aa\nflow = rate\n",
+         "t.conf:5: scope s.sources: there is no [source aa]; allowed: a; did you mean \"a\"?\n",
+         true},
+        {TWO("quota_group = g\nrpm = 1\n", "quota_group = g\nrpm = x\n", "flow = rate"),
+         "t.conf:8: source b.rpm: \"x\" is not a whole number; allowed: 0 to 10000000, or with a "
+         "unit: k (thousands), m (millions)\n",
+         true},
+        {SOURCE("rpm = 1\n") SCOPE("flow = rate\n") "[scope t]\nsources = a\nflow = rat\n",
+         "t.conf:9: scope t.flow: \"rat\" is not one of its words; allowed: none, retry, rate, "
+         "shaping or adaptive; did you mean \"rate\"?\n",
+         true},
+        {SOURCE("rpm = 1\n") SCOPE("flow = rate\n") "[scope t]\nsources = a\nflow = rate\n"
+                                                    "flow_weights = 1, 2\n",
+         "t.conf:10: scope t.flow_weights: these are no weights; allowed: three whole numbers from "
+         "1 to 1000, for interactive, normal and bulk\n",
+         true},
+        {SOURCE("rpm = 1\n") SCOPE("flow = rate\nflow_max_wait_s = 1, 2\ncall_deadline_s = 1\n"),
+         "t.conf:7: scope s.flow_max_wait_s: these are no times; allowed: three times up to 1 h, "
+         "for interactive, normal and bulk, such as 5, 30, 2m\n",
+         true},
+    };
+
+    (void)state;
+    check_all(cases, LENGTH(cases));
 }
 
 static void test_F3_F4_a_strategy_needs_its_limits(void **state)
@@ -312,89 +408,6 @@ static void test_F5_the_dump_says_what_is_learned(void **state)
         free(dump);
         unload(&loading);
     }
-}
-
-static void test_options_without_effect_are_named(void **state)
-{
-#define NO_SCOPE ": has no effect: no [scope] with this source has flow = "
-#define COUNTS "rate, shaping or adaptive\n"
-#define ADDS "shaping or adaptive\n"
-#define IDLE(line, key, now, better)                                                               \
-    "t.conf:" line WARNING "scope s." key ": has no effect with flow = " now                       \
-    "; set flow = " better ", or take it away\n"
-    static const struct load_case cases[] = {
-        {SOURCE("rpm = 1\n"), "t.conf:3" WARNING "source a.rpm" NO_SCOPE COUNTS, false},
-        {SOURCE("rpm = 0\n"), "", false},
-        {SOURCE("rpm = 1\n") SCOPE(""), "t.conf:3" WARNING "source a.rpm" NO_SCOPE COUNTS, false},
-        {SOURCE("rpm = 1\n") SCOPE("flow = retry"),
-         "t.conf:3" WARNING "source a.rpm" NO_SCOPE COUNTS, false},
-        {SOURCE("max_concurrency = 1\n") SCOPE("flow = retry"),
-         "t.conf:3" WARNING "source a.max_concurrency" NO_SCOPE COUNTS, false},
-        {SOURCE("model_limits = a:1:1\n") SCOPE(""),
-         "t.conf:3" WARNING "source a.model_limits" NO_SCOPE COUNTS, false},
-        {SOURCE("rpm = 1\ntpm = 1\nflow_unit = images\n") SCOPE("flow = rate"),
-         "t.conf:4" WARNING "source a.tpm" NO_SCOPE ADDS "t.conf:5" WARNING
-         "source a.flow_unit" NO_SCOPE ADDS,
-         false},
-        {SOURCE("rpm = 1\ntpm = 1\nflow_unit = tasks\n") SCOPE("flow = shaping"),
-         "t.conf:4" WARNING "source a.tpm: has no effect with flow_unit = tasks, which rpm counts "
-         "already\n",
-         false},
-        {SOURCE("") SCOPE("flow_warmup_s = 30"), IDLE("5", "flow_warmup_s", "none", "shaping"),
-         false},
-        {SOURCE("") SCOPE("flow_warmup_s = 60"), "", false},
-        {SOURCE("rpm = 1\n") SCOPE("flow = rate\nflow_warmup_s = 30\ntpm_charge = input\n"),
-         IDLE("7", "flow_warmup_s", "rate", "shaping")
-             IDLE("8", "tpm_charge", "rate", "shaping or adaptive"),
-         false},
-        {SOURCE("") SCOPE("flow = adaptive\nflow_initial = 5"),
-         IDLE("6", "flow_initial", "adaptive", "rate or shaping"), false},
-        {SOURCE("") SCOPE("flow = retry\nflow_class = bulk\nflow_class_header_max = bulk\n"
-                          "flow_weights = 1, 1, 1\nflow_max_wait_s = 1, 1, 1\n"
-                          "flow_max_waiting = 1\nflow_max_waiting_per_client = 1\n"
-                          "flow_include_usage = false\nflow_drain_s = 1\n"),
-         IDLE("6", "flow_class", "retry", "rate, shaping or adaptive")
-             IDLE("7", "flow_class_header_max", "retry", "rate, shaping or adaptive")
-                 IDLE("8", "flow_weights", "retry", "rate, shaping or adaptive")
-                     IDLE("9", "flow_max_wait_s", "retry", "rate, shaping or adaptive")
-                         IDLE("10", "flow_max_waiting", "retry", "rate, shaping or adaptive")
-                             IDLE("11", "flow_max_waiting_per_client", "retry",
-                                  "rate, shaping or adaptive")
-                                 IDLE("12", "flow_include_usage", "retry", "shaping or adaptive")
-                                     IDLE("13", "flow_drain_s", "retry", "shaping or adaptive"),
-         false},
-        {SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 5\nflow_max_waiting_per_client = 6"),
-         "t.conf:7" WARNING "scope s.flow_max_waiting_per_client: 6 has no effect, as "
-         "flow_max_waiting is 5\n",
-         false},
-        {SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 5\nflow_max_waiting_per_client = 5"),
-         "", false},
-    };
-
-    (void)state;
-    check_all(cases, LENGTH(cases));
-}
-
-static void test_F9_threads_for_those_that_may_wait(void **state)
-{
-#define THREADS(number) "[penstock]\nworkers = 2\nthreads = " number "\n"
-#define FEW(line, calls, each)                                                                     \
-    "t.conf:" line WARNING "scope s.flow_max_waiting: " calls                                      \
-    " calls wait at a time at most, as each of 2 workers has threads for " each                    \
-    "; raise threads\n"
-    static const struct load_case cases[] = {
-        {THREADS("8") SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 12"), "", false},
-        {THREADS("8") SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 13"),
-         FEW("9", "12", "6"), false},
-        {THREADS("8") SOURCE("") SCOPE("flow = adaptive"), "", false},
-        {THREADS("2") SOURCE("") SCOPE("flow = adaptive\nflow_max_waiting = 2"), "", false},
-        {THREADS("8") SOURCE("") SCOPE("flow = retry"), "", false},
-    };
-#undef FEW
-#undef THREADS
-
-    (void)state;
-    check_all(cases, LENGTH(cases));
 }
 
 static void test_F4_sources_of_one_account_agree(void **state)
@@ -534,36 +547,6 @@ static void test_F10_dashscope_wait(void **state)
     check_all(cases, LENGTH(cases));
 }
 
-/* F9: only classes that calls of the scope can have. */
-static void test_F9_a_deadline_shorter_than_the_waits_warns(void **state)
-{
-#define DEADLINE(line, is, longest)                                                                \
-    "t.conf:" line WARNING "scope s.call_deadline_s: " is " is less than the longest wait of "     \
-    "flow_max_wait_s, " longest ", so no call waits that long; raise it, or lower "                \
-    "flow_max_wait_s\n"
-#define RATE SOURCE("rpm = 60\n") SCOPE("flow = rate\n")
-    static const struct load_case cases[] = {
-        {RATE, "", false},
-        {RATE "call_deadline_s = 30", "", false},
-        {RATE "call_deadline_s = 29500ms", DEADLINE("7", "29500 ms", "30 s"), false},
-        {RATE "call_deadline_s = 29\nflow_class = interactive", "", false},
-        {RATE "call_deadline_s = 60\nflow_class = bulk", DEADLINE("7", "60 s", "120 s"), false},
-        {RATE "call_deadline_s = 60\nflow_class_header_max = normal",
-         DEADLINE("7", "60 s", "120 s"), false},
-        {RATE "call_deadline_s = 60\nflow_class_header_max = normal\nflow_max_wait_s = 5, 5, 60",
-         "", false},
-        {RATE "call_deadline_s = 60\nflow_max_wait_s = 5, 2m, 5", DEADLINE("7", "60 s", "120 s"),
-         false},
-        {SOURCE("") SCOPE("flow = adaptive\ncall_deadline_s = 10"), DEADLINE("6", "10 s", "30 s"),
-         false},
-        {SOURCE("") SCOPE("flow = retry\ncall_deadline_s = 10"), "", false},
-        {SOURCE("") SCOPE("call_deadline_s = 10"), "", false},
-    };
-
-    (void)state;
-    check_all(cases, LENGTH(cases));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -571,13 +554,13 @@ int main(void)
         cmocka_unit_test(test_F8_what_is_written_arrives),
         cmocka_unit_test(test_numbers_of_thousands_and_millions),
         cmocka_unit_test(test_F3_limits_of_single_models),
+        cmocka_unit_test(test_limits_that_are_never_reached_warn),
         cmocka_unit_test(test_64_model_limits_are_the_most),
         cmocka_unit_test(test_F8_weights_and_waits_that_are_wrong),
+        cmocka_unit_test(test_F8_weights_that_are_turned_round_warn),
+        cmocka_unit_test(test_one_mistake_is_told_once),
         cmocka_unit_test(test_F3_F4_a_strategy_needs_its_limits),
         cmocka_unit_test(test_F5_the_dump_says_what_is_learned),
-        cmocka_unit_test(test_options_without_effect_are_named),
-        cmocka_unit_test(test_F9_threads_for_those_that_may_wait),
-        cmocka_unit_test(test_F9_a_deadline_shorter_than_the_waits_warns),
         cmocka_unit_test(test_F4_sources_of_one_account_agree),
         cmocka_unit_test(test_scopes_of_one_account_have_one_queue),
         cmocka_unit_test(test_terms_for_the_segment),
