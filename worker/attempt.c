@@ -471,17 +471,19 @@ enum fault_code attempt_outcome_fault(struct attempt *attempt)
 }
 
 /* What is judged differently because of whose call it is. A refusal of the key that the caller brought,
- * or of the account behind it, is the caller's affair: it says nothing about the source. A picture
- * that may have been paid for is not drawn twice (N5). */
+ * or of the account behind it, says nothing about the source. A bad key and an empty account are the
+ * caller's affair, and will be refused again; his quota of the day is a limit as any other, another
+ * account may serve. A picture that may have been paid for is not drawn twice (N5). */
 static void settle_whose_fault(struct attempt *attempt)
 {
     struct judgement *judgement = &attempt->judgement;
 
-    if (!*attempt->source->api_key &&
-        (judgement->class == ATTEMPT_CREDENTIAL || judgement->class == ATTEMPT_MONEY ||
-         judgement->class == ATTEMPT_QUOTA_DAY)) {
-        judgement->class = ATTEMPT_REQUEST;
+    if (!*attempt->source->api_key) {
         judgement->out_ms = 0;
+        if (judgement->class == ATTEMPT_CREDENTIAL || judgement->class == ATTEMPT_MONEY) {
+            judgement->class = ATTEMPT_REQUEST;
+            judgement->should_retry = 0;
+        }
     }
     if (attempt->request->reader.intent.image && judgement->class == ATTEMPT_TRANSIENT &&
         judgement->maybe_billed)

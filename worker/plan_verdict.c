@@ -97,7 +97,9 @@ bool verdict_is_throttling(enum attempt_class class)
     return row_of(class)->throttling;
 }
 
-int verdict_should_retry(enum attempt_class class)
+int verdict_should_retry(const struct judgement *judgement)
 {
-    return row_of(class)->should_retry;
+    int said = row_of(judgement->class)->should_retry;
+
+    return said >= 0 ? said : judgement->should_retry;
 }

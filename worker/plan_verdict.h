@@ -27,7 +27,8 @@ uint64_t verdict_excludes(const struct judgement *judgement, unsigned candidate,
 
 /* Too much or too fast: a fallback may serve (H20). */
 bool verdict_is_throttling(enum attempt_class class);
-/* x-should-retry for the caller who is told of this class: 1, 0, or -1 = say nothing. */
-int verdict_should_retry(enum attempt_class class);
+/* x-should-retry for the caller who is told of this failure: 1, 0, or -1 = say nothing. Where its class
+ * leaves it open, the failure's own word. */
+int verdict_should_retry(const struct judgement *judgement);
 
 #endif

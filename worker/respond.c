@@ -73,6 +73,12 @@ static int64_t wait_told_ms(int status, int64_t after_ms, int should_retry)
                : after_ms;
 }
 
+/* A wait that is longer than SDKs heed would make them come back at once: better not at all. */
+static int should_retry_after(int64_t after_ms, int should_retry)
+{
+    return after_ms > RETRY_AFTER_MAX_MS ? 0 : should_retry;
+}
+
 bool respond_finish_head(struct request *request, struct text *head)
 {
     const int status = request->attempt->status;
@@ -81,7 +87,7 @@ bool respond_finish_head(struct request *request, struct text *head)
     if (!request->scope->direct) /* there the upstream's own words are left */
         after_ms = wait_told_ms(status, after_ms, request->should_retry);
     if (status >= 400)
-        append_retry(head, after_ms, request->should_retry);
+        append_retry(head, after_ms, should_retry_after(after_ms, request->should_retry));
     respond_append_own_headers(request, head);
     text_append_string(head, "\r\n");
     return !head->overflowed;

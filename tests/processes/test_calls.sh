@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib_calls.sh"
 begin
 factor=${TEST_TIME_FACTOR:-1}
-for name in north south watched throttled1 throttled2 credential1 credential2 poor rich other broken steady callers; do
+for name in north south watched throttled1 throttled2 credential1 credential2 poor rich other broken steady callers daily; do
     case $name in
     watched) lines='ttft_timeout_s = 1
 stream_idle_timeout_s = 1' ;;
@@ -15,7 +15,7 @@ stream_idle_timeout_s = 1' ;;
 stream_idle_timeout_s = 1
 model_aliases = alias=north-model' ;;
     south) lines='model_aliases = alias=south-model' ;;
-    callers) lines=keyless ;;
+    callers | daily) lines=keyless ;;
     *) lines='' ;;
     esac
     start_source "$name" "$lines"
@@ -53,6 +53,8 @@ single burst retry_budget=0
 azure azure,south retry_budget=0
 keys credential1,credential2
 own callers,south
+alone daily
+daily daily,south
 money poor,rich
 elsewhere other fallback=mini,pair;retry_budget=0
 breaker broken,steady breaker_failures=3;breaker_cooldown_s=2;backoff_base_s=20ms
@@ -203,9 +205,20 @@ contains "the caller's key is the caller's business" "$(last_of_source callers)"
 source_is callers error=openai_insufficient_quota
 chat '' -H 'Authorization: Bearer callers-key'
 expect "so is the caller's money" "$code $status" "0 429"
+expect "money does not come back by itself" "$(header x-should-retry) $(header retry-after)" "false "
 all_sources_well
 chat '' -H 'Authorization: Bearer callers-key'
 served_by "the source is as good as before" callers
+for wait in 3600 3599; do
+    on alone
+    source_is daily error=openai_requests,retry_after=$wait,retry_after_ms=${wait}000
+    chat '' -H 'Authorization: Bearer callers-key'
+    expect "a long wait is told as it is" "$code $status $(header retry-after) $(header x-should-retry)" "0 429 $wait false"
+    [ $wait = 3599 ] || expect "the caller's day" "$(attempts "n, limit_kind")" '1\|day'
+    on daily
+    chat '' -H 'Authorization: Bearer callers-key'
+    served_by "another account serves who must wait for long" south
+done
 
 # ---- H3: unknown outcome ----
 for keys in close=read reset=head close=midhead; do

@@ -144,6 +144,7 @@ static void i39_a_long_wait_is_not_begun_but_told(void **state)
     assert_int_equal(scene_asked(scene, 0), 1);
     assert_true(scene_head_has(scene, "Status: 429"));
     assert_true(scene_head_has(scene, "retry-after: 120"));
+    assert_true(scene_head_has(scene, "x-should-retry: false")); /* SDKs heed no wait of so long */
     assert_int_equal(scene->house->request->retries, 0);
 }
 
@@ -363,8 +364,39 @@ static void h2_the_callers_own_refused_key_is_his_affair(void **state)
     assert_int_equal(scene_run(scene), STEP_NEXT);
     assert_true(scene_head_has(scene, "Status: 401"));
     assert_string_equal(scene_body(scene), ERROR_BODY("invalid_request_error", "invalid_api_key"));
+    assert_true(scene_head_has(scene, "x-should-retry: false")); /* it will be refused again */
     assert_int_equal(scene_source(scene, 0).out_for_ns, 0);
     assert_int_equal(scene_asked(scene, 1), 0);
+}
+
+static void say_429_for_an_hour(struct server *with)
+{
+    (void)server_answer(with,
+                        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3600\r\n"
+                        "Content-Type: application/json\r\n",
+                        ERROR_BODY("requests", "rate_limit_exceeded"));
+}
+
+static void h2_the_callers_own_quota_of_the_day_is_told_as_it_is(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->house->scope.member_count = 1;
+    scene_serve(scene, 0, say_429_for_an_hour);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_true(scene_head_has(scene, "Status: 429"));
+    assert_true(scene_head_has(scene, "retry-after: 3600"));
+    assert_true(scene_head_has(scene, "x-should-retry: false"));
+    assert_int_equal(scene_source(scene, 0).out_for_ns, 0); /* other callers have other quotas */
+}
+
+static void h2_another_account_serves_who_has_used_up_his_day(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->sources[1].api_key = "ours";
+    scene_serve_two(scene, say_429_for_an_hour, say_hello);
+    scene_assert_second_answers(scene, "a:rate_limit_exceeded b:");
 }
 
 /* ---- a kept connection ------------------------------------------------------------------------ */
@@ -558,6 +590,8 @@ int main(void)
         WITH_SOURCES(h2_our_own_refused_key_is_nothing_for_the_caller),
         WITH_SOURCES(h2_another_source_has_another_key),
         WITH_SOURCES(h2_the_callers_own_refused_key_is_his_affair),
+        WITH_SOURCES(h2_the_callers_own_quota_of_the_day_is_told_as_it_is),
+        WITH_SOURCES(h2_another_account_serves_who_has_used_up_his_day),
         WITH_SOURCES(m12_a_get_is_asked_once_more_on_a_fresh_connection),
         WITH_SOURCES(h11_what_may_not_be_hedged_is_not),
         WITH_SOURCES(n1_an_image_keeps_its_slot_while_it_is_tried_again),

@@ -54,7 +54,12 @@ static void h2_h3_each_class_alone(void **state)
         assert_int_equal(verdict.lane, 0);
         assert_int_equal(verdict.refund, rows[i].refund);
         assert_int_equal(verdict_is_throttling(rows[i].class), rows[i].throttling);
-        assert_int_equal(verdict_should_retry(rows[i].class), rows[i].should_retry);
+        for (int said = -1; said <= 1; said++) {
+            const struct judgement judgement = {.class = rows[i].class, .should_retry = said};
+
+            assert_int_equal(verdict_should_retry(&judgement),
+                             rows[i].should_retry >= 0 ? rows[i].should_retry : said);
+        }
     }
 }
 
