@@ -60,6 +60,8 @@ enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
     *ret_predicted_wait_ns = flow_predict_ns(flow, call->class, cost, call->now_ns);
     if (!call->may_wait)
         return FLOW_REFUSED_BUSY;
+    if (call->no_thread)
+        return FLOW_REFUSED_THREADS;
     if (flow->classes[call->class].waiting >= terms->max_waiting)
         return FLOW_REFUSED_FULL;
     if (terms->max_waiting_per_client > 0 && *call->client &&
@@ -74,6 +76,7 @@ static void count_refusal(struct flow_row *flow, enum flow_verdict verdict)
     flow->refused_full += verdict == FLOW_REFUSED_FULL;
     flow->refused_client += verdict == FLOW_REFUSED_CLIENT;
     flow->refused_hopeless += verdict == FLOW_REFUSED_HOPELESS;
+    flow->refused_threads += verdict == FLOW_REFUSED_THREADS;
 }
 
 /* All at once: a request, the units, the next instant of the pace, one in flight. */

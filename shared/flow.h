@@ -42,6 +42,7 @@ struct flow_call {
     enum flow_class class;
     const char *client; /* whose bound of waiting calls; "" = nobody's */
     bool may_wait;
+    bool no_thread;      /* it may not, either: nobody could, there */
     int64_t deadline_ns; /* the call's own; CLOCK_NEVER = none */
     int64_t now_ns;
 };
@@ -55,9 +56,10 @@ enum flow_verdict {
     FLOW_GRANTED, /* place must be given back */
     FLOW_QUEUED,  /* likewise */
     FLOW_EXPIRED, /* of a try: its deadline has passed, it will never be granted; to be cancelled */
-    FLOW_REFUSED_BUSY,   /* cannot go at once, and may not wait */
-    FLOW_REFUSED_FULL,   /* as many wait as may */
-    FLOW_REFUSED_CLIENT, /* as many of this client */
+    FLOW_REFUSED_BUSY,    /* cannot go at once, and may not wait */
+    FLOW_REFUSED_THREADS, /* cannot go at once, and has no thread to wait in */
+    FLOW_REFUSED_FULL,    /* as many wait as may */
+    FLOW_REFUSED_CLIENT,  /* as many of this client */
     FLOW_REFUSED_HOPELESS, /* its turn would come too late; of a try: has become so, to be cancelled */
 };
 
@@ -200,7 +202,8 @@ struct flow_view {
     uint64_t refusals[ADAPTIVE_KINDS];
     int64_t last_refusal_age_ns; /* -1 = none yet */
     enum adaptive_kind last_refusal_kind;
-    uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
+    uint64_t refused_full, refused_client, refused_hopeless, refused_threads;
+    uint64_t expired, cancelled, buried;
     uint64_t completed;
     /* ADAPTIVE: its bound of calls in flight, the cuts so far, and what the last one was for */
     double limit;

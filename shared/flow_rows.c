@@ -479,14 +479,16 @@ static int64_t left_of(const struct flow_quota_row *quota)
 static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
 {
     const struct flow_limits limits = flow_limits_locked(flow, now_ns);
+    const bool keeps_units = flow->strategy != FLOW_STRATEGY_RATE;
 
     *ret = (struct flow_view){
         .strategy = (enum flow_strategy)flow->strategy,
         .unit = (enum flow_unit)flow->unit,
         .requests_quota = flow->requests_quota,
-        .units_quota = flow->units_quota,
+        .units_quota = keeps_units ? flow->units_quota : 0,
         .requests_origin = origin_of(&flow->requests_known, flow->adaptive.requests.used),
-        .units_origin = origin_of(&flow->units_known, flow->adaptive.tokens.used),
+        .units_origin = keeps_units ? origin_of(&flow->units_known, flow->adaptive.tokens.used)
+                                    : FLOW_QUOTA_UNKNOWN,
         .requests_left = left_of(&flow->requests_known),
         .units_left = left_of(&flow->units_known),
         .requests_balance = whole(&flow->requests, now_ns),
@@ -502,6 +504,7 @@ static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
         .refused_full = flow->refused_full,
         .refused_client = flow->refused_client,
         .refused_hopeless = flow->refused_hopeless,
+        .refused_threads = flow->refused_threads,
         .expired = flow->expired,
         .cancelled = flow->cancelled,
         .buried = flow->buried,

@@ -516,7 +516,8 @@ struct flow_row {
     uint64_t refusals[FLOW_REFUSAL_KINDS]; /* by the upstream, enum adaptive_kind */
     int64_t last_refusal_ns;               /* 0 = none yet */
     uint32_t last_refusal_kind;
-    uint64_t refused_full, refused_client, refused_hopeless, expired, cancelled, buried;
+    uint64_t refused_full, refused_client, refused_hopeless, refused_threads;
+    uint64_t expired, cancelled, buried;
     uint64_t completed; /* answered: the upstream knows the model */
     struct flow_undo undo;
     struct estimate_row estimate; /* what its calls' estimates have been worth */

@@ -257,7 +257,7 @@ static void joint_count(struct joint *joint)
     if (joint->is_counted)
         return;
     atomic_fetch_sub(&worker->flow_waiters, 1);
-    joint->call.flow.may_wait = false;
+    joint->call.flow.no_thread = true;
 }
 
 static void joint_uncount(const struct joint *joint)

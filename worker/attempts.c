@@ -118,6 +118,7 @@ static void set_no_source(struct request *request)
         [FLOW_QUEUED] = "",
         [FLOW_EXPIRED] = "It waited as long as it may.",
         [FLOW_REFUSED_BUSY] = "No more calls can wait.",
+        [FLOW_REFUSED_THREADS] = "The worker that it came to has no thread left for it to wait in.",
         [FLOW_REFUSED_FULL] = "Too many calls wait already.",
         [FLOW_REFUSED_CLIENT] = "Too many calls of this client wait already.",
         [FLOW_REFUSED_HOPELESS] = "Its turn would come too late.",

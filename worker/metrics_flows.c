@@ -151,7 +151,7 @@ static const char *class_word(unsigned part)
 
 static const char *reason_word(unsigned part)
 {
-    static const char *const words[] = {"full", "client", "hopeless", "expired"};
+    static const char *const words[] = {"full", "client", "hopeless", "expired", "threads"};
 
     return words[part];
 }
@@ -186,7 +186,7 @@ static uint64_t refusals_of(const struct flow_view *flow, unsigned part)
 static uint64_t refused_here_of(const struct flow_view *flow, unsigned part)
 {
     const uint64_t counts[] = {flow->refused_full, flow->refused_client, flow->refused_hopeless,
-                               flow->expired};
+                               flow->expired, flow->refused_threads};
 
     return counts[part];
 }
@@ -206,7 +206,7 @@ static const struct flow_sum {
     {"completed", "counter", "Calls that were answered.", NULL, 1, NULL, completed_of},
     {"upstream_refusals", "counter", "Refusals by the upstream, by the limit that was met.", "kind",
      ADAPTIVE_KINDS, kind_word, refusals_of},
-    {"refused", "counter", "Calls that were refused here instead of waiting (longer).", "reason", 4,
+    {"refused", "counter", "Calls that were refused here instead of waiting (longer).", "reason", 5,
      reason_word, refused_here_of},
 };
 

@@ -20,8 +20,8 @@
  *   transient, unsent, unknown  one unit of the retry budget
  *   request, ours               the end
  * The next round starts at once at a candidate not yet tried; only going back to a tried one waits:
- * full jitter above backoff_least, never less than what the upstream asked for. A wait that cannot be waited out within
- * the bounds is not begun; the call ends there and then.
+ * full jitter above backoff_least, never less than what the upstream asked for. A wait that cannot be
+ * waited out within the bounds is not begun; the call ends there and then.
  *
  * Times are CLOCK_MONOTONIC nanoseconds.
  */

@@ -161,12 +161,15 @@ static void text_refusals(const struct flow_view *flow, struct text *out)
                     adaptive_kind_name(flow->last_refusal_kind));
     if (flow->paused_for_ns > 0)
         text_printf(out, "  paused        for %.1f s\n", (double)flow->paused_for_ns / 1e9);
-    if (flow->refused_full + flow->refused_client + flow->refused_hopeless + flow->expired > 0)
+    if (flow->refused_full + flow->refused_client + flow->refused_hopeless + flow->expired +
+            flow->refused_threads >
+        0)
         text_printf(out,
                     "  refused here  %" PRIu64 " queue full, %" PRIu64
-                    " client's share full, %" PRIu64 " hopeless, %" PRIu64 " waited too long\n",
-                    flow->refused_full, flow->refused_client, flow->refused_hopeless,
-                    flow->expired);
+                    " client's share full, %" PRIu64 " hopeless, %" PRIu64
+                    " waited too long, %" PRIu64 " without a thread to wait in\n",
+                    flow->refused_full, flow->refused_client, flow->refused_hopeless, flow->expired,
+                    flow->refused_threads);
 }
 
 static void text_flow(const struct flow_view *flow, struct text *out)
@@ -262,9 +265,10 @@ static void json_refusals(const struct flow_view *flow, struct text *out)
                     flow->last_refusal_age_ns / NS_PER_MS);
     text_printf(out,
                 ",\"refused\":{\"full\":%" PRIu64 ",\"client\":%" PRIu64 ",\"hopeless\":%" PRIu64
-                ",\"expired\":%" PRIu64 "},\"cancelled\":%" PRIu64 ",\"buried\":%" PRIu64,
+                ",\"expired\":%" PRIu64 ",\"threads\":%" PRIu64 "},\"cancelled\":%" PRIu64
+                ",\"buried\":%" PRIu64,
                 flow->refused_full, flow->refused_client, flow->refused_hopeless, flow->expired,
-                flow->cancelled, flow->buried);
+                flow->refused_threads, flow->cancelled, flow->buried);
 }
 
 static void json_flow(const struct flow_view *flow, struct text *out)

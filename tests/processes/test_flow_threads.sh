@@ -46,7 +46,9 @@ scope_path=/held
 chat ',"model":"m"'
 expect_refusal "no thread to wait in" 429 penstock_rate_limit
 contains "when to come again" "$head" '^Retry-After: [0-9]+$'
-contains "why" "$(body)" 'No more calls can wait'
+contains "why" "$(body)" 'no thread left'
+are_counted() { [ "$(flow narrow m refused.threads)" -ge 1 ]; }
+until_true "they are counted" are_counted
 scope_path=/other
 for _ in 1 2 3 4 5; do
     chat

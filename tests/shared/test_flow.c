@@ -41,12 +41,18 @@ static void f3_rate_starts_full_then_goes_by_the_minute(void **state)
 {
     struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
     struct flow_answer answer;
+    struct flow_view views[FLOWS_MAX];
 
     (void)state;
     terms.requests_quota = 60;
+    terms.units_quota = 10000;
     terms.initial_requests = 60;
     for (int i = 0; i < 60; i++)
         call_once(&terms, 1000000, 1000000); /* tokens do not count here */
+    assert_int_equal(flow_views_locked(&gate, now, views), 1);
+    assert_int_equal(views[0].requests_quota, 60);
+    assert_int_equal(views[0].units_quota, 0); /* nor are they shown as if they did */
+    assert_int_equal(views[0].units_origin, FLOW_QUOTA_UNKNOWN);
     answer = arrive(&terms, 1, FLOW_NORMAL);
     assert_int_equal(answer.verdict, FLOW_QUEUED);
     assert_int_equal(answer.due_ns, now + NS_PER_S);
@@ -55,6 +61,30 @@ static void f3_rate_starts_full_then_goes_by_the_minute(void **state)
     now++;
     assert_int_equal(fixture_flow_try(&gate, answer.place, now).verdict, FLOW_GRANTED);
     flow_cancel(&gate, &answer.place, now);
+}
+
+static void f9_who_has_no_thread_to_wait_in_is_counted(void **state)
+{
+    struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
+    const struct flow_target target = fixture_target(&terms, 1);
+    struct flow_call call = fixture_flow_call(FLOW_NORMAL, now);
+    struct flow_answer answer;
+
+    (void)state;
+    terms.requests_quota = 60;
+    terms.initial_requests = 1;
+    call.no_thread = true;
+    flow_arrive(&gate, &target, &call, &answer);
+    assert_int_equal(answer.verdict, FLOW_GRANTED); /* it need not wait */
+    flow_cancel(&gate, &answer.place, now);
+    call_once(&terms, 1, 1);
+    flow_arrive(&gate, &target, &call, &answer);
+    assert_int_equal(answer.verdict, FLOW_REFUSED_THREADS);
+    assert_int_equal(answer.predicted_wait_ns, NS_PER_S);
+    call.may_wait = false; /* a hedge, which nobody misses */
+    flow_arrive(&gate, &target, &call, &answer);
+    assert_int_equal(answer.verdict, FLOW_REFUSED_BUSY);
+    assert_int_equal(fixture_flow(&gate)->refused_threads, 1);
 }
 
 static void f3_concurrency_comes_after_the_rate_and_is_given_on(void **state)
@@ -489,6 +519,7 @@ int main(void)
         TEST(f1_none_and_no_terms_hold_nothing),
         TEST(f2_retry_counts_and_holds_nothing_back),
         TEST(f3_rate_starts_full_then_goes_by_the_minute),
+        TEST(f9_who_has_no_thread_to_wait_in_is_counted),
         TEST(f3_concurrency_comes_after_the_rate_and_is_given_on),
         TEST(f8_who_does_not_answer_a_ring_is_passed_over),
         TEST(f4_shaping_spaces_requests_and_charges_units),

@@ -132,6 +132,7 @@ static inline void snapshot_add_flows(struct snapshot *snapshot, struct flow_vie
         .last_refusal_age_ns = 12300 * NS_PER_MS,
         .last_refusal_kind = ADAPTIVE_BURST,
         .refused_full = 5,
+        .refused_threads = 2,
         .expired = 1,
         .completed = 249,
         .limit = 8.25,

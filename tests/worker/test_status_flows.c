@@ -57,7 +57,9 @@ static void text_tells_limits_use_waits_and_what_was_learned_F12(void **state)
         "tokens by 58\n"
         "  upstream      refused 1 rpm, 3 burst; the last 12.3 s ago, burst\n"
         "  paused        for 1.2 s\n"
-        "  refused here  5 queue full, 0 client's share full, 0 hopeless, 1 waited too long\n");
+        "  refused here  5 queue full, 0 client's share full, 0 hopeless, 1 waited too long, 2 "
+        "without "
+        "a thread to wait in\n");
 }
 
 static void what_is_not_known_is_not_told(void **state)
@@ -122,6 +124,7 @@ static void json_has_every_number_F12(void **state)
     assert_int_equal(number(member(flow, "upstream_refusals"), "burst"), 3);
     assert_int_equal(number(member(flow, "last_refusal"), "age_ms"), 12300);
     assert_int_equal(number(member(flow, "refused"), "full"), 5);
+    assert_int_equal(number(member(flow, "refused"), "threads"), 2);
     flow = json_object_array_get_idx(list, 1);
     assert_string_equal(json_object_get_string(member(flow, "model")), "a\"b\\c<script>");
     assert_null(member(flow, "rpm_from"));
