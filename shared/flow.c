@@ -205,6 +205,18 @@ void flow_arrive(struct gate *gate, const struct flow_target *target, const stru
     gate_unlock(gate);
 }
 
+void flow_renew(struct gate *gate, const struct flow_target *target, int64_t now_ns)
+{
+    uint32_t flow;
+
+    gate_lock(gate);
+    queue_answer_locked(layout_of(gate), gate->self, now_ns);
+    flow = flow_renew_locked(gate, target, now_ns);
+    if (flow != NO_INDEX)
+        flow_ring_locked(gate, &layout_of(gate)->flows[flow], now_ns);
+    gate_unlock(gate);
+}
+
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 uint32_t flow_due_locked(struct layout_area *layout, uint32_t flow_index, int64_t now_ns,

@@ -88,6 +88,9 @@ void flow_arrive(struct gate *gate, const struct flow_target *target, const stru
 /* A waiting place, when it is rung and when due_ns has come. answer->predicted_wait_ns is left as it
  * is where it goes on waiting. */
 void flow_try(struct gate *gate, uint32_t place, int64_t now_ns, struct flow_answer *answer);
+/* The configuration is another now, and a flow that is there already goes by it (strategy NONE: goes
+ * free), and with it those who wait in it. Nothing if the caller's is not the newest. */
+void flow_renew(struct gate *gate, const struct flow_target *target, int64_t now_ns);
 /* Read without the lock by the bell thread; cleared by the try. */
 bool flow_is_rung(const struct gate *gate, uint32_t place);
 
@@ -210,7 +213,9 @@ struct flow_view {
     uint64_t cuts;
     enum adaptive_kind cut_kind;
     struct estimate_row estimate;
-    int64_t idle_ns; /* since it was last used */
+    int64_t idle_ns;       /* since it was last used */
+    uint64_t terms_origin; /* whose terms it keeps to: the scope, and which Penstock of the host */
+    uint32_t terms_instance;
 };
 /* Returns the number of rows in use. */
 unsigned flow_views_locked(struct gate *gate, int64_t now_ns, struct flow_view views[FLOWS_MAX]);

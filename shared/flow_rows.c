@@ -271,21 +271,19 @@ static void apply(struct flow_row *flow, const struct flow_terms *terms, int64_t
 static void renew_terms(struct gate *gate, struct flow_row *flow, const struct flow_terms *terms,
                         int64_t now_ns)
 {
-    const uint64_t generation = segment_core(gate->segment)->roster[gate->self].generation;
+    const struct roster_row *self = &segment_core(gate->segment)->roster[gate->self];
     const uint64_t hash = hash_terms(terms);
 
-    if (hash == flow->terms_hash) {
-        if (generation > flow->terms_generation)
-            flow->terms_generation = generation;
+    if (flow->terms_hash != 0 && self->generation <= flow->terms_generation &&
+        (hash == flow->terms_hash || self->generation < flow->terms_generation ||
+         (uint32_t)terms->strategy <= flow->strategy))
         return;
-    }
-    if (flow->terms_hash != 0 &&
-        (generation < flow->terms_generation ||
-         (generation == flow->terms_generation && (uint32_t)terms->strategy <= flow->strategy)))
-        return;
-    apply(flow, terms, now_ns);
+    if (hash != flow->terms_hash)
+        apply(flow, terms, now_ns);
     flow->terms_hash = hash;
-    flow->terms_generation = generation;
+    flow->terms_generation = self->generation;
+    flow->terms_origin = terms->origin;
+    flow->terms_instance = self->instance;
 }
 
 /* ---- found or made --------------------------------------------------------------------------- */
@@ -413,6 +411,19 @@ uint32_t flow_find_locked(struct gate *gate, const struct flow_target *target, i
     return index;
 }
 
+uint32_t flow_renew_locked(struct gate *gate, const struct flow_target *target, int64_t now_ns)
+{
+    struct layout_area *layout = segment_layout(gate->segment);
+    struct names names;
+    uint32_t index;
+
+    cut_names(target->quota_group, target->model, &names);
+    index = find(layout, &names);
+    if (index != NO_INDEX)
+        renew_terms(gate, &layout->flows[index], target->terms, now_ns);
+    return index;
+}
+
 bool flow_serves_locked(struct gate *gate, uint32_t flow, const struct flow_target *target)
 {
     const struct layout_area *layout = segment_layout(gate->segment);
@@ -514,6 +525,8 @@ static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
         .cut_kind = (enum adaptive_kind)flow->adaptive.drain_kind,
         .estimate = flow->estimate,
         .idle_ns = now_ns > flow->last_used_ns ? now_ns - flow->last_used_ns : 0,
+        .terms_origin = flow->terms_origin,
+        .terms_instance = flow->terms_instance,
     };
     (void)text_copy(ret->quota_group, sizeof ret->quota_group, flow->quota_group);
     (void)text_copy(ret->model, sizeof ret->model, flow->model);

@@ -27,6 +27,9 @@ bool flow_holds_back(const struct flow_row *flow);
 /* What is configured or told of its quotas is another now: budgets, pace and controller follow. What is
  * owed or saved stays, as far as it can. */
 void flow_set_quotas_locked(struct flow_row *flow, int64_t now_ns);
+/* The target's own row, if there is one, and renewed terms for it. NO_INDEX: there is none. */
+MUST_CHECK uint32_t flow_renew_locked(struct gate *gate, const struct flow_target *target,
+                                      int64_t now_ns);
 /* Before a decision: somebody comes after nobody was there for a while. */
 void flow_wake_locked(struct flow_row *flow, int64_t now_ns);
 

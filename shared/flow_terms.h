@@ -25,6 +25,7 @@ enum flow_class { FLOW_INTERACTIVE, FLOW_NORMAL, FLOW_BULK };
 #define FLOW_INITIAL_ALL INT64_C(1000000000) /* more than any quota */
 
 struct flow_terms {
+    uint64_t origin; /* the scope that says so: a hash of its name */
     enum flow_strategy strategy;
     enum flow_unit unit;
     int64_t requests_quota;   /* of the upstream, per minute; 0 = not known: no bound */

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "shared/gate.h"
 #include "worker/activation.h"
+#include "worker/flow_reload.h"
 #include "worker/flow_state.h"
 #include "worker/generations.h"
 #include "worker/monitor.h"
@@ -367,6 +368,7 @@ static void become_ready(struct master *master, int64_t now_ns)
         return;
     master->state = MASTER_SERVING;
     generations_signal_older(&master->generations, SIGQUIT);
+    flow_reload(&master->gate, master->options, now_ns);
     event(master, "ready", all ? "all children serve" : "some children serve");
     activation_notify("READY=1");
 }

@@ -199,6 +199,7 @@ void options_free(struct options *options);
 /* What the source's account is granted per minute for a model, as the source calls it; 0: not
  * known. */
 struct model_limit options_limit_of(const struct source_options *source, const char *model);
+uint64_t options_flow_origin(const struct scope_options *scope);
 /* What the scope says of calls of this model at this source. */
 struct flow_terms options_flow_terms(const struct scope_options *scope,
                                      const struct source_options *source, const char *model);

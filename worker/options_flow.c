@@ -1,5 +1,6 @@
 /* options_flow.c - flow control: has each strategy what it needs, and do sources of one account agree?
  * See options_table.h. */
+#include "base/hash.h"
 #include "base/parse.h"
 #include "worker/options_table.h"
 
@@ -248,6 +249,11 @@ void options_read_image_classes(struct options_loader *loader)
 
 /* ---- for shared/flow.h ----------------------------------------------------------------------- */
 
+uint64_t options_flow_origin(const struct scope_options *scope)
+{
+    return hash_bytes(scope->name, strlen(scope->name));
+}
+
 struct flow_terms options_flow_terms(const struct scope_options *scope,
                                      const struct source_options *source, const char *model)
 {
@@ -255,6 +261,7 @@ struct flow_terms options_flow_terms(const struct scope_options *scope,
     int64_t all = limit.rpm > 0 ? limit.rpm : FLOW_INITIAL_ALL;
     int64_t initial = scope->flow == FLOW_STRATEGY_RATE ? all : 0;
     struct flow_terms terms = {
+        .origin = options_flow_origin(scope),
         .strategy = (enum flow_strategy)scope->flow,
         .unit = (enum flow_unit)source->flow_unit,
         .requests_quota = limit.rpm,

@@ -1,18 +1,28 @@
 #!/usr/bin/env bash
 # timeout: 120
 # What becomes of calls that stand in line when things change: a pause that the upstream asks for turns away at once
-# who could not outwait it.
+# who could not outwait it; a reload reaches them.
 # F7 F9
 # shellcheck source=tests/processes/lib_calls.sh
 . "$(dirname "$0")/lib_calls.sh"
 begin
 factor=${TEST_TIME_FACTOR:-1}
 start_source pausing 'rpm = 6' # one every ten seconds
+start_source raised 'rpm = 30' # one every two seconds
 penstock_options='workers = 2
 threads = 64
 log_level = warning'
-configure() {
-    configure_scopes <<'END_OF_SCOPES'
+configure() { # configure [lines of the scope "raised"]
+    configure_scopes <<END_OF_SCOPES
+[scope raised]
+sources = raised
+flow_class = bulk
+${1:-flow = rate}
+flow_initial = 0
+[route raised]
+path = /raised/
+strip_prefix = /raised
+scope = raised
 [scope pausing]
 sources = pausing
 flow = rate
@@ -33,6 +43,7 @@ in_flows() { # in_flows GROUP PATH: of the status page's JSON
         '\$.flows') where json_extract(value, '\$.quota_group') = '$1'"
 }
 in_flows_is() { [ "$(in_flows "$1" "$2")" = "$3" ]; }
+in_flows_reaches() { [ "$(in_flows "$1" "$2")" -ge "$3" ]; }
 line_up() { # line_up NAME SCOPE [options of fcgi_client]: calls of one model, in the background
     local name=$1 scope=$2
     shift 2
@@ -61,3 +72,26 @@ done
 expect "F9: never sent" "$(of_source pausing requests)" 1
 expect "F9: counted" "$(in_flows pausing refused.hopeless)" 3
 kill -KILL "${loads[first]}"
+wait "${loads[first]}" 2>/dev/null
+
+# ---- a reload: the new quota, and none, count for who waits already; no other call comes ----
+reload_as() { # reload_as WHAT RPM [lines of the scope]
+    local began
+    line_up "$1" raised -c 12 -n 12 # 24 s
+    until_true "$1: they wait" in_flows_reaches raised waiting.bulk 10
+    source_lines[raised]="rpm = $2"
+    configure "${3:-}"
+    began=$(date +%s%N)
+    ctl reload >"$work/reload" || fail "$1: $(cat "$work/reload")"
+    load_ends "$1"
+    nothing_lost "$1"
+    [ $((($(date +%s%N) - began) / 1000000)) -le $((10000 * factor)) ] || fail "$1: still one every two seconds"
+    until_true "$1: nothing is held" in_flows_is raised in_flight 0
+}
+reload_as "raised" 600
+expect "the new quota" "$(in_flows raised rpm)" 600
+source_lines[raised]='rpm = 30'
+configure
+ctl reload >"$work/reload" || fail "$(cat "$work/reload")"
+until_true "the old quota again" in_flows_is raised rpm 30
+reload_as "removed" 30 'flow = none'
