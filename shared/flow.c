@@ -64,7 +64,7 @@ enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
         return FLOW_REFUSED_THREADS;
     if (flow->classes[call->class].waiting >= terms->max_waiting)
         return FLOW_REFUSED_FULL;
-    if (terms->max_waiting_per_client > 0 && *call->client &&
+    if (terms->max_waiting_per_client > 0 && call->client != 0 &&
         flow_clients_waiting_locked(layout, flow_client_key(flow_index, call->client)) >=
             terms->max_waiting_per_client)
         return FLOW_REFUSED_CLIENT;
@@ -112,7 +112,7 @@ static void fill_place(struct flow_place_row *row, const struct flow_target *tar
     row->cost = flow_bounded(target->cost);
     row->predicted = flow_bounded(target->predicted);
     row->arrived_ns = call->now_ns;
-    row->client_key = *call->client ? flow_client_key(row->flow, call->client) : 0;
+    row->client_key = call->client ? flow_client_key(row->flow, call->client) : 0;
 }
 
 static void join_locked(struct gate *gate, uint32_t place, struct flow_answer *answer)

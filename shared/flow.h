@@ -40,7 +40,7 @@ struct flow_target {
 
 struct flow_call {
     enum flow_class class;
-    const char *client; /* whose bound of waiting calls; "" = nobody's */
+    uint64_t client; /* who asks, as a hash: whose bound of waiting calls; 0 = nobody's */
     bool may_wait;
     bool no_thread;      /* it may not, either: nobody could, there */
     int64_t deadline_ns; /* the call's own; CLOCK_NEVER = none */

@@ -1,8 +1,6 @@
 /* flow_clients.c - who waits in which flow; see flow_clients.h. */
 #include "shared/flow_clients.h"
 
-#include "base/hash.h"
-
 #include <string.h>
 
 _Static_assert((FLOW_CLIENTS & (FLOW_CLIENTS - 1)) == 0 && FLOW_CLIENTS >= 2 * FLOW_PLACES_MAX,
@@ -10,9 +8,9 @@ _Static_assert((FLOW_CLIENTS & (FLOW_CLIENTS - 1)) == 0 && FLOW_CLIENTS >= 2 * F
 
 #define MASK (FLOW_CLIENTS - 1)
 
-uint64_t flow_client_key(uint32_t flow, const char *client)
+uint64_t flow_client_key(uint32_t flow, uint64_t client)
 {
-    uint64_t key = hash_bytes(client, strlen(client)) ^ ((flow + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t key = client ^ ((flow + 1) * UINT64_C(0x9e3779b97f4a7c15));
 
     return key ? key : 1;
 }

@@ -9,7 +9,7 @@
 #include "shared/layout.h"
 
 /* Never 0. Two clients of one flow may share a key by chance of 1 in 2^64; then they share a bound. */
-uint64_t flow_client_key(uint32_t flow, const char *client);
+uint64_t flow_client_key(uint32_t flow, uint64_t client);
 void flow_clients_clear_locked(struct layout_area *layout);
 void flow_clients_add_locked(struct layout_area *layout, uint64_t key);
 /* One less; there was one. */

@@ -134,7 +134,7 @@ struct flow_call flow_call_of(const struct request *request)
 
     return (struct flow_call){
         .class = flow_class_of(request),
-        .client = request->client_name,
+        .client = request->client_mark,
         .may_wait = true,
         .deadline_ns = may_wait_until_ns(request, now_ns),
         .now_ns = now_ns,

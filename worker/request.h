@@ -84,7 +84,8 @@ struct request {
     int64_t announced_bytes;     /* CONTENT_LENGTH when it is a number, else -1 */
 
     /* identify */
-    const char *client_name;
+    const char *client_name; /* for people and the ledger; "" = not known */
+    uint64_t client_mark;    /* for bounds in the segment only: a salted hash; 0 = not known yet */
 
     /* intent */
     struct intent_reader reader; /* reader.intent is what is asked for */

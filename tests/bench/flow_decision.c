@@ -27,7 +27,7 @@ static struct flow_answer arrive(unsigned at, int64_t cost)
     const struct flow_target target = {
         .quota_group = "account", .model = "model", .terms = &terms, .cost = cost};
     const struct flow_call call = {.class = (enum flow_class)(at % FLOW_CLASSES),
-                                   .client = at % 2 ? "somebody" : "another",
+                                   .client = at % 2 + 1,
                                    .may_wait = true,
                                    .deadline_ns = CLOCK_NEVER,
                                    .now_ns = clock_monotonic_ns()};

@@ -149,7 +149,6 @@ static struct admit_call admit_call_of(const struct world *world, struct call *c
         .wish = &call->wish,
         .targets = past_flows ? NULL : world->targets,
         .flow = {.class = FLOW_NORMAL,
-                 .client = "",
                  .may_wait = true,
                  .deadline_ns = call->plan.terms.deadline_ns,
                  .now_ns = world->now_ns},

@@ -35,11 +35,8 @@ static inline struct flow_target fixture_target(const struct flow_terms *terms, 
 
 static inline struct flow_call fixture_flow_call(enum flow_class class, int64_t now_ns)
 {
-    return (struct flow_call){.class = class,
-                              .client = "",
-                              .may_wait = true,
-                              .deadline_ns = CLOCK_NEVER,
-                              .now_ns = now_ns};
+    return (struct flow_call){
+        .class = class, .may_wait = true, .deadline_ns = CLOCK_NEVER, .now_ns = now_ns};
 }
 
 static inline struct flow_answer fixture_flow_arrive(struct gate *gate,

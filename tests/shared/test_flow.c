@@ -384,13 +384,13 @@ static void f8_bounds_of_class_and_client(void **state)
     terms.max_waiting = 3;
     terms.max_waiting_per_client = 2;
     call_once(&terms, 30000, 30000);
-    call.client = "a";
+    call.client = 1;
     flow_arrive(&gate, &target, &call, &first);
     flow_arrive(&gate, &target, &call, &answer);
     assert_int_equal(answer.verdict, FLOW_QUEUED);
     flow_arrive(&gate, &target, &call, &answer);
     assert_int_equal(answer.verdict, FLOW_REFUSED_CLIENT);
-    call.client = "b";
+    call.client = 2;
     flow_arrive(&gate, &target, &call, &answer);
     assert_int_equal(answer.verdict, FLOW_QUEUED);
     flow_arrive(&gate, &target, &call, &answer);
@@ -399,7 +399,7 @@ static void f8_bounds_of_class_and_client(void **state)
     flow_arrive(&gate, &target, &call, &answer);
     assert_int_equal(answer.verdict, FLOW_QUEUED);
     flow_cancel(&gate, &first.place, now);
-    call.client = "a";
+    call.client = 1;
     flow_arrive(&gate, &target, &call, &answer);
     assert_int_equal(answer.verdict, FLOW_QUEUED);
     call.may_wait = false;

@@ -97,10 +97,8 @@ static inline void use_up(const char *account, unsigned source)
                                        .model = now->house->request->reader.intent.model,
                                        .terms = &terms,
                                        .cost = 1000000};
-    const struct flow_call call = {.class = FLOW_NORMAL,
-                                   .client = "",
-                                   .deadline_ns = CLOCK_NEVER,
-                                   .now_ns = clock_monotonic_ns()};
+    const struct flow_call call = {
+        .class = FLOW_NORMAL, .deadline_ns = CLOCK_NEVER, .now_ns = clock_monotonic_ns()};
     struct flow_answer answer;
     struct flow_end end = {.now_ns = clock_monotonic_ns(), .units = 1000000};
 
@@ -144,10 +142,8 @@ static inline void flow_take(const char *model)
     struct flow_answer answer;
 
     for (int i = 0; i < 2; i++) { /* the first teaches how long a call takes: next to nothing */
-        const struct flow_call call = {.class = FLOW_NORMAL,
-                                       .client = "",
-                                       .deadline_ns = CLOCK_NEVER,
-                                       .now_ns = clock_monotonic_ns()};
+        const struct flow_call call = {
+            .class = FLOW_NORMAL, .deadline_ns = CLOCK_NEVER, .now_ns = clock_monotonic_ns()};
 
         if (flow_holder != NO_INDEX)
             flow_give();

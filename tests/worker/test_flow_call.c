@@ -380,10 +380,8 @@ static void h13_a_hedge_is_not_waited_for(void **state)
     struct flow_terms terms;
     struct flow_target target;
     struct flow_answer answer;
-    const struct flow_call call = {.class = FLOW_NORMAL,
-                                   .client = "",
-                                   .deadline_ns = CLOCK_NEVER,
-                                   .now_ns = clock_monotonic_ns()};
+    const struct flow_call call = {
+        .class = FLOW_NORMAL, .deadline_ns = CLOCK_NEVER, .now_ns = clock_monotonic_ns()};
 
     hedge_soon();
     now->sources[1].max_concurrency = 1;
