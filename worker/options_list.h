@@ -198,7 +198,8 @@ OPTION(source, add_headers, add_headers, LIST, "", 0, 0, RELOAD,
 
 OPTION(source, rpm, rpm, COUNT, "0", 0, 10000000, RELOAD,
        "requests per minute that the upstream grants this account, for each model; 0 = not known. "
-       "For scopes with flow = rate, shaping or adaptive. All sources of a quota_group share it")
+       "For scopes with flow = rate, shaping or adaptive. All sources of a quota_group share it, "
+       "and all clients, also those whose own keys pass through")
 OPTION(source, tpm, tpm, COUNT, "0", 0, 10000000000, RELOAD,
        "tokens per minute, in and out, that the upstream grants this account, for each model; 0 = "
        "not known. With another flow_unit so many of that unit per minute")
@@ -256,9 +257,9 @@ OPTION(scope, hedge_after_s, hedge_after_ms, SECONDS, "", 0, 86400, RELOAD,
 OPTION(scope, hedge_max_extra, hedge_max_extra, COUNT, "1", 1, 3, RELOAD,
        "how many such attempts may run beside the first; more than 1 has the effect of 1")
 OPTION(scope, fallback, fallback, LIST, "", 0, 0, RELOAD,
-       "where a call goes that every source of this scope has throttled: the name of another "
-       "[scope], with the model as asked, or of a model, in this scope; in order, each once. Only "
-       "after throttling (429), never after other failures")
+       "where a call goes that every source of this scope has throttled, or that would wait too "
+       "long for its turn in all their flows: the name of another [scope], with the model as asked, "
+       "or of a model, in this scope; in order, each once. Only then, never after other failures")
 OPTION(scope, breaker_failures, breaker_failures, COUNT, "5", 1, 1000, RELOAD,
        "a source that fails this often in a row gets no calls for breaker_cooldown_s, from any "
        "worker")
@@ -276,16 +277,19 @@ OPTION(scope, when_all_open, when_all_open, CHOICE, "try", 0, 0, RELOAD,
 
 OPTION(scope, flow, flow, CHOICE, "none", 0, 0, RELOAD,
        "how calls are kept within what the upstream grants: none, retry (a throttled call is tried "
-       "again up to 6 times, after random waits that grow from 1 to 60 seconds), rate (rpm of the "
-       "sources is kept), shaping (rpm and tpm, evenly, with a slow start) or adaptive (the limits "
-       "are learned); each does what those before it do")
+       "again as with none, but after random waits that grow from 1 to 60 seconds), rate (rpm of "
+       "the sources is kept), shaping (rpm and tpm, evenly, with a slow start) or adaptive (the "
+       "limits are learned). From rate on a call waits for its turn, and again when it is tried "
+       "again")
 OPTION(
     scope, flow_initial, flow_initial, COUNT, "auto", -2, 10000000, RELOAD,
     "calls that may begin at once after a start or a long pause; auto = rpm with flow = rate, so "
-    "that the first minute may carry twice rpm, and 0 with shaping. For rate and shaping")
+    "that the first minute may carry twice rpm, and 0 with shaping, where at most a fortieth of rpm "
+    "counts. For rate and shaping")
 OPTION(scope, flow_warmup_s, flow_warmup_ms, SECONDS, "60", 0, 3600, RELOAD,
        "the rate grows from nothing to what is configured within this time after a start or a long "
-       "pause; 0 = at once. For shaping")
+       "pause; 0 = at once. Meanwhile calls that use all of rpm wait up to half of it, those that "
+       "use a part of rpm up to that part of the half. For shaping")
 OPTION(scope, tpm_charge, tpm_charge, CHOICE, "predicted", 0, 0, RELOAD,
        "what a call is charged of tpm when it begins: predicted (its input and the output that "
        "calls of this model usually have) or input; what it really used is settled when it ends. "
