@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_PER_TOKEN_OUT 4U
+#define BYTES_PER_TOKEN_OUT 2U /* of base64, about what tokenizers make of it */
 
 /* Seconds of work that one call gets in a second. */
 static double speed(const struct server *server)
@@ -82,8 +82,10 @@ static void size_up(struct connection *connection)
     if (behaviour->events == NOT_GIVEN)
         behaviour->events =
             work->output < is->tokens_per_event ? 1 : work->output / is->tokens_per_event;
+    /* Of a document, or of each event. */
     if (behaviour->size == NOT_GIVEN)
-        behaviour->size = work->output * BYTES_PER_TOKEN_OUT;
+        behaviour->size = work->output * BYTES_PER_TOKEN_OUT /
+                          (call->stream && behaviour->events > 0 ? behaviour->events : 1);
 }
 
 static void plan_times(struct connection *connection)
