@@ -253,11 +253,24 @@ static bool take_slot(struct gate *gate, const struct admit_call *call,
     return false;
 }
 
-static void arrive_locked(struct gate *gate, const struct admit_call *call, struct admit_seat *seat,
-                          struct admit_answer *ret)
+/* Who needs a slot has the gate's patience, for its flow too. */
+static struct admit_call within_patience(const struct admit_call *call)
+{
+    struct admit_call bounded = *call;
+    const int64_t now_ns = call->wish->now_ns;
+
+    if (call->image->wait_timeout_ns < bounded.flow.deadline_ns - now_ns)
+        bounded.flow.deadline_ns = now_ns + call->image->wait_timeout_ns;
+    return bounded;
+}
+
+static void arrive_locked(struct gate *gate, const struct admit_call *asked,
+                          struct admit_seat *seat, struct admit_answer *ret)
 {
     struct arrival arrival = {.slot_wanted =
-                                  call->image && !seat->image_held && gate_is_on_locked(gate)};
+                                  asked->image && !seat->image_held && gate_is_on_locked(gate)};
+    const struct admit_call bounded = arrival.slot_wanted ? within_patience(asked) : *asked;
+    const struct admit_call *call = &bounded;
 
     ret->verdict = ADMIT_REFUSED_SOURCE;
     arrival.choices = source_choices_locked(gate, call->wish, &ret->source);
@@ -408,7 +421,10 @@ static void try_locked(struct gate *gate, const struct admit_call *call, struct 
     } else if (waits_for_slot(seat)) {
         gate_heard_locked(gate, seat->image_place, &ret->image);
     }
-    if (ret->flow.verdict == FLOW_EXPIRED || ret->flow.verdict == FLOW_REFUSED_HOPELESS) {
+    if (ret->flow.verdict == FLOW_EXPIRED && !slot) {
+        ret->verdict = ADMIT_REFUSED_IMAGE;
+        ret->image.verdict = GATE_REFUSED_HOPELESS;
+    } else if (ret->flow.verdict == FLOW_EXPIRED || ret->flow.verdict == FLOW_REFUSED_HOPELESS) {
         ret->verdict = ADMIT_REFUSED_FLOW;
     } else if (slot && flow) {
         choices = find_source(gate, call, seat, ret);

@@ -22,7 +22,9 @@
  * One that many slots passed over gets the next: a slot is kept for it as soon as its flow lets it go
  * soon (QUEUE_PASSES_MAX, QUEUE_KEEP_NS). Where a call that finds no free slot is refused at once
  * (overflow_mode = reject), one that arrived while a slot was free still waits for its flow, and then
- * for a slot.
+ * for a slot. One that waits for both does so within the gate's patience, and is refused in the name
+ * of what it lacks: of the flow when its turn there would come later than that, or when its time is over
+ * while a slot is free.
  */
 #ifndef SHARED_ADMIT_H
 #define SHARED_ADMIT_H

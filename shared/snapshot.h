@@ -27,7 +27,8 @@ struct snapshot_process {
 };
 
 struct snapshot_place {
-    bool holds;        /* else waits */
+    bool holds;        /* else waits ... */
+    bool for_flow;     /* ... not for a slot, there is one: for its flow to let it go */
     uint32_t position; /* of a waiting one, now: 1 = first */
     int32_t pid;
     struct wait_record record;

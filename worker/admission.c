@@ -166,12 +166,14 @@ static bool needs_slot(const struct request *request)
 static struct gate_call gate_call_of(const struct request *request)
 {
     const struct image_concurrency_options *image = &request->worker->options->image;
+    const int64_t now_ns = clock_monotonic_ns();
+    const int64_t left_ns = request->arrived_ns + patience_ms(request) * NS_PER_MS - now_ns;
 
     return (struct gate_call){
         .may_wait = image->overflow_mode == OVERFLOW_WAIT,
         .refuse_hopeless = image->refuse_hopeless,
-        .wait_timeout_ns = patience_ms(request) * NS_PER_MS,
-        .now_ns = clock_monotonic_ns(),
+        .wait_timeout_ns = left_ns > 0 ? left_ns : 0,
+        .now_ns = now_ns,
         .now_wall_ms = clock_wall_ms(),
         .call_id = request->call_id,
         .class = flow_class_of(request),
@@ -313,6 +315,17 @@ static void joint_leave(struct joint *joint, enum wait_state end)
     admit_leave(&joint->request->worker->gate, joint->seat, end, clock_monotonic_ns());
 }
 
+/* Was it the call's own time, then that is the fault. */
+static void joint_refuse_image(struct joint *joint)
+{
+    struct request *request = joint->request;
+
+    if (clock_monotonic_ns() >= request->deadline_ns)
+        fault_set(&request->fault, FAULT_call_deadline, "%s", "");
+    else
+        (void)refuse_image(request, &joint->answer.image);
+}
+
 /* The call is over, and its wait with it. */
 static enum admission_result joint_over(struct joint *joint, enum wait_state end)
 {
@@ -324,10 +337,9 @@ static enum admission_result joint_over(struct joint *joint, enum wait_state end
     } else if (end == WAIT_SHUTDOWN) {
         fault_set(&request->fault, FAULT_shutting_down, "%s", "");
         request->fault.retry_after_ms = 1000;
-    } else if (clock_monotonic_ns() >= request->deadline_ns) {
-        fault_set(&request->fault, FAULT_call_deadline, "%s", "");
     } else {
-        (void)refuse(request, FAULT_image_queue_timeout, &joint->answer.image);
+        joint->answer.image.verdict = GATE_REFUSED_HOPELESS;
+        joint_refuse_image(joint);
     }
     return ADMISSION_OVER;
 }
@@ -446,7 +458,7 @@ static enum admission_result joint_refused(struct joint *joint, struct source_an
     if (joint->answer.verdict == ADMIT_REFUSED_SOURCE)
         return ADMISSION_REFUSED_SOURCE;
     if (joint->answer.verdict == ADMIT_REFUSED_IMAGE && !joint->wish.hedge) {
-        (void)refuse_image(joint->request, &joint->answer.image);
+        joint_refuse_image(joint);
         return ADMISSION_OVER;
     }
     return joint_refused_flow(joint, ret);

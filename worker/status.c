@@ -42,6 +42,11 @@ static int64_t between_ms(int64_t from_ns, int64_t until_ns)
     return until_ns > from_ns && from_ns > 0 ? (until_ns - from_ns) / NS_PER_MS : 0;
 }
 
+const char *status_waits_for(const struct snapshot_place *place)
+{
+    return place->for_flow ? "flow" : "slot";
+}
+
 int64_t status_waited_ms(const struct snapshot *snapshot, const struct snapshot_place *place)
 {
     int64_t until_ns = place->holds ? place->record.granted_ns : snapshot->taken_ns;
@@ -211,13 +216,14 @@ static void text_queue(const struct snapshot *snapshot, const struct status_view
 
     text_printf(out, "\nwaiting calls: %u\n", count);
     if (count > 0)
-        text_printf(out, " position waited_s      pid  %-11s  %-16s  %-20s  %-20s  %s\n", "class",
-                    "client", "model", "endpoint", "call");
+        text_printf(out, " position waited_s  for       pid  %-11s  %-16s  %-20s  %-20s  %s\n",
+                    "class", "client", "model", "endpoint", "call");
     for (unsigned i = 0; i < count && (view->full || i < STATUS_CALLS_SHOWN); i++) {
         const struct snapshot_place *place = &snapshot->places[first + i];
 
         text_printf(out, "%9" PRIu32, place->position);
         text_seconds(out, status_waited_ms(snapshot, place));
+        text_printf(out, "  %s", status_waits_for(place));
         text_call(place, out);
     }
     text_more(count, view, out);
@@ -362,6 +368,8 @@ static void json_call(const struct snapshot *snapshot, const struct snapshot_pla
         json_number(out, "held_ms", status_held_ms(snapshot, place));
     else
         json_count(out, "position", place->position);
+    if (!place->holds)
+        json_string(out, "waits_for", status_waits_for(place));
     json_number(out, "waited_ms", status_waited_ms(snapshot, place));
     json_time(out, "arrived", record->arrived_wall_ms);
     json_count(out, "arrival_seq", record->arrival_seq);

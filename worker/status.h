@@ -47,6 +47,8 @@ const char *status_source_state(const struct source_view *source, int64_t *ret_f
 
 /* Milliseconds, never negative, that the call has waited (until now, or until its slot) and held.
  */
+/* What a place that waits is waiting for, as one word. */
+const char *status_waits_for(const struct snapshot_place *place);
 int64_t status_waited_ms(const struct snapshot *snapshot, const struct snapshot_place *place);
 int64_t status_held_ms(const struct snapshot *snapshot, const struct snapshot_place *place);
 

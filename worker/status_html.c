@@ -235,16 +235,17 @@ static void html_queue(const struct snapshot *snapshot, const struct status_view
         text_append_string(out, "<p class=\"soft\">Nobody waits.</p></section>\n");
         return;
     }
-    text_append_string(
-        out, "<div class=\"wide\"><table><tr><th class=\"n\">position</th><th "
-             "class=\"n\">waited</th><th>class</th><th>client</th><th>model</th><th>endpoint</th>"
-             "<th class=\"n\">pid</th><th class=\"id\">call</th></tr>\n");
+    text_append_string(out, "<div class=\"wide\"><table><tr><th class=\"n\">position</th><th "
+                            "class=\"n\">waited</th><th>for</th><th>class</th><th>client</"
+                            "th><th>model</th><th>endpoint</th>"
+                            "<th class=\"n\">pid</th><th class=\"id\">call</th></tr>\n");
     for (unsigned i = 0; i < count && (view->full || i < STATUS_CALLS_SHOWN); i++) {
         const struct snapshot_place *place = &snapshot->places[first + i];
 
         text_append_string(out, "<tr>");
         html_count_cell(out, place->position);
         html_seconds_cell(out, status_waited_ms(snapshot, place));
+        html_cell(out, status_waits_for(place));
         html_call(place, out);
     }
     html_list_end(count, view, out);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # timeout: 120
 # What becomes of calls that stand in line when things change: a pause that the upstream asks for turns away at once
-# who could not outwait it; a reload reaches them.
+# who could not outwait it; a reload reaches them;
+# who stands in line for a flow is not told of slots.
 # F7 F9
 # shellcheck source=tests/processes/lib_calls.sh
 . "$(dirname "$0")/lib_calls.sh"
@@ -9,11 +10,28 @@ begin
 factor=${TEST_TIME_FACTOR:-1}
 start_source pausing 'rpm = 6' # one every ten seconds
 start_source raised 'rpm = 30' # one every two seconds
+start_source drawing 'rpm = 600
+tpm = 60
+flow_unit = images' # a picture a second
+image_options='enabled = true
+max_concurrent_requests = 2
+overflow_mode = wait
+max_waiting_requests = 20
+wait_timeout_seconds = 20'
 penstock_options='workers = 2
 threads = 64
 log_level = warning'
 configure() { # configure [lines of the scope "raised"]
     configure_scopes <<END_OF_SCOPES
+[scope drawing]
+sources = drawing
+flow = shaping
+flow_warmup_s = 0
+flow_max_wait_s = 120, 120, 120
+[route drawing]
+path = /drawing/
+strip_prefix = /drawing
+scope = drawing
 [scope raised]
 sources = raised
 flow_class = bulk
@@ -73,6 +91,26 @@ expect "F9: never sent" "$(of_source pausing requests)" 1
 expect "F9: counted" "$(in_flows pausing refused.hopeless)" 3
 kill -KILL "${loads[first]}"
 wait "${loads[first]}" 2>/dev/null
+
+# ---- F11: pictures that the flow holds back, while slots are free ----
+pictures=/drawing/v1/images/generations
+several() { echo "{\"model\":\"gpt-image-2\",\"prompt\":\"a weir\",\"n\":$1}"; }
+call -p $pictures -H "$json" -d "$(several 8)" # leaves a debt of 7
+expect "F11: the first" "$code $status" "0 200"
+load patient -p $pictures -d "$image"
+says_flow() { ctl queue | grep -Eq '^ +1 +[0-9.]+  flow '; }
+until_true "F11: what it waits for" says_flow
+expect "F11: nothing scarce is held" "$(status_number used)" 0
+load second -p $pictures -d "$(several 8)"
+until_true "F11: two wait" in_flows_is drawing waiting.normal 2
+call -t -p $pictures -H "$json" -d "$(several 16)" # after 32 s
+expect_refusal "F11" 429 penstock_rate_limit
+ms=$(sed -n 's/^retry-after-ms: //p' <<<"$head")
+awk '{ exit !($1 > 10000 && $1 < 40000) }' <<<"$ms" || fail "F11: told $ms ms"
+[ "$(tail -n 1 "$work/times" | cut -d' ' -f1)" -lt $((3000 * factor)) ] || fail "F11: not at once"
+kill -KILL "${loads[patient]}" "${loads[second]}"
+wait "${loads[patient]}" "${loads[second]}" 2>/dev/null
+until_true "F11: nothing is left" in_flows_is drawing waiting.normal 0
 
 # ---- a reload: the new quota, and none, count for who waits already; no other call comes ----
 reload_as() { # reload_as WHAT RPM [lines of the scope]

@@ -3,6 +3,7 @@
 #include "tests/shared/sources_fixture.h"
 
 #include "shared/admit.h"
+#include "shared/snapshot.h"
 #include "shared/wait_queue.h"
 
 static struct segment segment;
@@ -476,6 +477,96 @@ static void g6_a_gate_switched_off_lets_waiters_go(void **state)
     assert_nothing_is_held();
 }
 
+/* ---- Whoever waits for slot and flow waits as long as one may for a slot, and is told what it lacked. */
+
+static struct admit_answer try_it(struct admit_seat *seat)
+{
+    struct test_call test;
+    struct admit_answer answer;
+
+    admit_try(&gate, call_of(&test, 1, true), seat, &answer);
+    return answer;
+}
+
+static void leave(struct admit_seat *seat)
+{
+    admit_leave(&gate, seat, WAIT_TIMED_OUT, now);
+}
+
+static void f9_a_flow_that_comes_later_than_the_gates_patience_is_hopeless(void **state)
+{
+    struct admit_seat seat;
+    struct admit_answer answer;
+
+    (void)state;
+    image.wait_timeout_ns = 20 * NS_PER_S;
+    exhaust(0, 700000); /* more than a minute; the class may wait for ten */
+    answer = arrive(1, true, &seat);
+    assert_int_equal(answer.verdict, ADMIT_REFUSED_FLOW);
+    assert_int_equal(answer.flow.verdict, FLOW_REFUSED_HOPELESS);
+    assert_in_range(answer.flow.predicted_wait_ns, 60 * NS_PER_S, 80 * NS_PER_S);
+    assert_int_equal(arrive(1, false, &seat).verdict, ADMIT_QUEUED); /* one that needs no slot */
+    leave(&seat);
+    assert_nothing_is_held();
+}
+
+static void f9_the_end_of_patience_is_told_in_the_name_of_what_lacks(void **state)
+{
+    struct admit_seat holder, lacks_flow, lacks_both;
+    struct admit_answer answer;
+    struct snapshot snapshot;
+
+    (void)state;
+    image.wait_timeout_ns = 20 * NS_PER_S;
+    exhaust(0, 150000); /* 15 s */
+    assert_int_equal(arrive(1, true, &lacks_flow).verdict, ADMIT_QUEUED);
+    assert_int_equal(arrive(1, true, &lacks_both).verdict, ADMIT_QUEUED);
+    assert_true(snapshot_take(&snapshot, &gate, now));
+    assert_true(snapshot.places[0].for_flow); /* nobody holds a slot */
+    snapshot_release(&snapshot);
+    layout()->flows[layout()->flow_places[lacks_flow.flow_place].flow].units.balance_micro -=
+        60000 * BUCKET_UNIT; /* a long answer */
+    now += 20 * NS_PER_S + 1;
+    answer = try_it(&lacks_flow);
+    assert_int_equal(answer.verdict, ADMIT_REFUSED_FLOW);
+    assert_int_equal(answer.flow.verdict, FLOW_EXPIRED);
+    assert_in_range(answer.flow.predicted_wait_ns, NS_PER_S / 10, 10 * NS_PER_S);
+    leave(&lacks_flow);
+    targets[0].terms = NULL; /* one that only needs a slot takes it */
+    assert_int_equal(arrive(1, true, &holder).verdict, ADMIT_GRANTED);
+    assert_true(snapshot_take(&snapshot, &gate, now));
+    assert_false(snapshot.places[1].for_flow);
+    snapshot_release(&snapshot);
+    targets[0].terms = &terms;
+    answer = try_it(&lacks_both);
+    assert_int_equal(answer.verdict, ADMIT_REFUSED_IMAGE);
+    assert_int_equal(answer.image.verdict, GATE_REFUSED_HOPELESS);
+    leave(&lacks_both);
+    end(&holder);
+    assert_nothing_is_held();
+}
+
+static void f9_a_pause_refuses_who_needs_a_slot_in_the_name_of_the_flow(void **state)
+{
+    struct admit_seat seat;
+    struct admit_answer answer;
+
+    (void)state;
+    image.wait_timeout_ns = 20 * NS_PER_S;
+    exhaust(0, 100000);
+    assert_int_equal(arrive(1, true, &seat).verdict, ADMIT_QUEUED);
+    layout()->flows[layout()->flow_places[seat.flow_place].flow].paused_until_ns =
+        now + 50 * NS_PER_S;
+    now += 250 * NS_PER_MS;
+    gate_tick(&gate, now);
+    answer = try_it(&seat);
+    assert_int_equal(answer.verdict, ADMIT_REFUSED_FLOW);
+    assert_int_equal(answer.flow.verdict, FLOW_REFUSED_HOPELESS);
+    assert_in_range(answer.flow.predicted_wait_ns, 49 * NS_PER_S, 50 * NS_PER_S);
+    leave(&seat);
+    assert_nothing_is_held();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +587,9 @@ int main(void)
         TEST(d16_a_hedge_goes_at_once_or_not_at_all),
         TEST(f1_without_flow_a_source_is_asked_as_before),
         TEST(g6_a_gate_switched_off_lets_waiters_go),
+        TEST(f9_a_flow_that_comes_later_than_the_gates_patience_is_hopeless),
+        TEST(f9_the_end_of_patience_is_told_in_the_name_of_what_lacks),
+        TEST(f9_a_pause_refuses_who_needs_a_slot_in_the_name_of_the_flow),
 #undef TEST
     };
 

@@ -60,6 +60,7 @@ static inline void snapshot_fill(struct snapshot *snapshot, struct snapshot_plac
 
         places[i].holds = i == 0;
         places[i].position = i;
+        places[i].for_flow = i == 2;
         places[i].pid = 101;
         record->arrival_seq = 7 + i;
         record->arrived_wall_ms = SNAPSHOT_WALL_MS - 7000;

@@ -99,8 +99,8 @@ static void o3_text_tells_slots_queue_processes_counters(void **state)
     assert_has(text, "mean slot hold:       12.3 s\n");
     assert_has(text, "1 waits, 2 calls, 3 attempts, 0 events to be written; 50 written");
     assert_has(text, "      5.0      2.0      101  normal       -                 gpt-image-2");
-    assert_has(text, "        1      4.0      101  normal       -                 gpt-image-2");
-    assert_has(text, "        2      1.5      101  normal       -                 gpt-image-2");
+    assert_has(text, "        1      4.0  slot      101  normal       -                 gpt-image-2");
+    assert_has(text, "        2      1.5  flow      101  normal       -                 gpt-image-2");
     assert_has(text, "     101  worker            3       64     5       90  serving\n");
     assert_has(text, "draining (of another instance)\n");
     for (unsigned i = 0; i < COUNTERS; i++)
@@ -250,6 +250,8 @@ static void o3_json_has_every_number(void **state)
     assert_int_equal(json_object_array_length(member(json, "queue.calls")), 2);
     assert_int_equal(number(json, "queue.calls.0.position"), 1);
     assert_int_equal(number(json, "queue.calls.1.position"), 2);
+    assert_string_equal(string(json, "queue.calls.0.waits_for"), "slot");
+    assert_string_equal(string(json, "queue.calls.1.waits_for"), "flow");
     assert_int_equal(number(json, "queue.calls.1.waited_ms"), 1500);
     assert_string_equal(string(json, "queue.calls.0.arrived"), "2027-01-15T07:59:53.000Z");
     assert_int_equal(number(json, "processes.1.pid"), 202);
