@@ -121,6 +121,11 @@ enum adaptive_kind flow_settle(struct gate *gate, uint32_t *place, const struct 
 enum adaptive_kind flow_refund(struct gate *gate, uint32_t *place, const struct flow_end *end);
 enum adaptive_kind flow_keep(struct gate *gate, uint32_t *place, const struct flow_end *end);
 
+/* Until when calls for the target are held back, whosever turn it is: the upstream asked for it, or
+ * refused too often. now_ns or earlier = they are not. */
+MUST_CHECK int64_t flow_paused_until_ns(struct gate *gate, const struct flow_target *target,
+                                        int64_t now_ns);
+
 /* ---- lock held: for admit.c, gate.c and snapshots --------------------------------------------- */
 
 /* The pair's row, found or made, its terms up to date; when no row is left for it, its group's for

@@ -94,6 +94,20 @@ int64_t flow_wait_left_ns(struct flow_row *flow, const struct flow_place_row *pl
     return flow_later(1, flow_later(least_ns, place->turn_ns - now_ns));
 }
 
+int64_t flow_paused_until_ns(struct gate *gate, const struct flow_target *target, int64_t now_ns)
+{
+    int64_t until_ns = 0;
+    uint32_t flow;
+
+    gate_lock(gate);
+    flow = flow_find_locked(gate, target, now_ns);
+    if (flow != NO_INDEX)
+        until_ns =
+            flow_limits_locked(&segment_layout(gate->segment)->flows[flow], now_ns).not_before_ns;
+    gate_unlock(gate);
+    return until_ns;
+}
+
 /* ---- those in line ---------------------------------------------------------------------------- */
 
 static int64_t at_ns(int64_t now_ns, int64_t wait_ns)

@@ -62,7 +62,7 @@ void attempt_clear(struct attempt *attempt)
     attempt->permit = (struct source_permit){.row = NO_INDEX};
     attempt->flow_place = NO_INDEX;
     attempt->flow_sent = attempt->strips_usage = attempt->was_sent = false;
-    attempt->flow_progress_ns = 0;
+    attempt->flow_progress_ns = attempt->flow_paused_until_ns = 0;
     attempt->started_ns = attempt->started_wall_ms = 0;
     text_clear(&attempt->head);
     text_clear(&attempt->held);

@@ -41,8 +41,9 @@ struct attempt {
     struct source_permit permit;
     uint32_t flow_place; /* its grant of flow control; NO_INDEX = none */
     bool flow_sent;
-    int64_t flow_progress_ns; /* when what it used was last told */
-    bool strips_usage;        /* usage was asked for by us: the event that tells it stays here */
+    int64_t flow_progress_ns;     /* when what it used was last told */
+    int64_t flow_paused_until_ns; /* refused: its flow is held back until then; 0 = not */
+    bool strips_usage; /* usage was asked for by us: the event that tells it stays here */
     struct usage_strip strip;
     struct text url, header_bytes, model;
     struct http_header headers[HTTP_HEADERS_MAX];

@@ -161,6 +161,16 @@ static enum step_result fail(struct request *request, const struct plan_step *st
     return give_up(request, "deadline");
 }
 
+/* Throttled by an upstream that does not say for how long: its flow knows how long it is held back. */
+static int64_t told_wait_ms(const struct attempt *attempt, const struct plan_step *step)
+{
+    int64_t left_ns = attempt->flow_paused_until_ns - clock_monotonic_ns();
+
+    if (step->retry_after_ms >= 0 || step->should_retry != 1 || left_ns <= 0)
+        return step->retry_after_ms;
+    return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+}
+
 /* This lane's answer goes to the client. */
 static enum step_result choose(struct request *request, const struct plan_step *step)
 {
@@ -169,7 +179,7 @@ static enum step_result choose(struct request *request, const struct plan_step *
     end_plan(request);
     request->attempt = attempt;
     request->hedge_won = attempt->hedge && step->what == PLAN_COMMIT;
-    request->retry_after_ms = step->retry_after_ms;
+    request->retry_after_ms = told_wait_ms(attempt, step);
     request->should_retry = request->scope->direct ? -1 : step->should_retry;
     for (unsigned lane = 0; lane < PLAN_LANES; lane++)
         if (request->lanes[lane] && request->lanes[lane] != attempt)

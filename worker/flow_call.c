@@ -319,6 +319,14 @@ static enum adaptive_kind give_back(struct attempt *attempt, bool lost, const st
     return flow_settle(gate, &attempt->flow_place, &settled);
 }
 
+static int64_t paused_until_ns(const struct attempt *attempt, int64_t now_ns)
+{
+    struct request *request = attempt->request;
+
+    return flow_paused_until_ns(&request->worker->gate,
+                                &request->flow_targets.list[attempt->candidate], now_ns);
+}
+
 void flow_call_end(struct attempt *attempt, bool lost)
 {
     struct flow_end end = {
@@ -335,6 +343,8 @@ void flow_call_end(struct attempt *attempt, bool lost)
             end.retry_after_ns = attempt->judgement.retry_after_ms * NS_PER_MS;
         end.refused = refusal_of(attempt, &end.kind);
         kind = give_back(attempt, lost, &end);
+        if (end.refused)
+            attempt->flow_paused_until_ns = paused_until_ns(attempt, end.now_ns);
     }
     attempt->limit_kind = lost ? NULL : limit_word(attempt, refined, kind);
 }

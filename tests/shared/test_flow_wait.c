@@ -52,13 +52,16 @@ static void tick(int64_t after_ns)
 static void f9_a_pause_turns_away_who_could_not_outwait_it(void **state)
 {
     const struct flow_terms terms = one_a_second();
+    const struct flow_target target = fixture_target(&terms, 0);
     uint32_t first = line_up(&terms);
 
     (void)state;
     tick(500 * NS_PER_MS);
     for (size_t i = 0; i < LINE; i++)
         assert_int_equal(fixture_flow_try(&gate, places[i], now).verdict, FLOW_QUEUED);
+    assert_true(flow_paused_until_ns(&gate, &target, now) <= now);
     refused_upstream(first, 40 * NS_PER_S);
+    assert_int_equal(flow_paused_until_ns(&gate, &target, now), now + 40 * NS_PER_S);
     tick(250 * NS_PER_MS);
     for (size_t i = 0; i < LINE; i++) {
         struct flow_answer answer;
