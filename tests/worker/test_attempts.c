@@ -148,31 +148,6 @@ static void i39_a_long_wait_is_not_begun_but_told(void **state)
     assert_int_equal(scene->house->request->retries, 0);
 }
 
-static void say_429_then_hello(struct server *with)
-{
-    (void)server_answer(with,
-                        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n",
-                        ERROR_BODY("requests", "rate_limit_exceeded"));
-    say_hello(with);
-}
-
-/* The options of the scope say a millisecond or two. */
-static void f2_flow_retry_waits_for_a_second_at_least(void **state)
-{
-    static const struct model_limit no_limits = {.glob = NULL};
-    struct scene *scene = *state;
-    int64_t began_ns = clock_monotonic_ns();
-
-    scene->house->scope.member_count = 1;
-    scene->sources[0].limits = &no_limits;
-    scene->house->scope.flow = FLOW_STRATEGY_RETRY;
-    scene_serve(scene, 0, say_429_then_hello);
-    assert_int_equal(scene_run(scene), STEP_NEXT);
-    assert_true(clock_monotonic_ns() - began_ns >= NS_PER_S);
-    assert_string_equal(scene_body(scene), "{\"from\":\"hello\"}");
-    assert_int_equal(scene_asked(scene, 0), 2);
-}
-
 /* As with our own refusals. */
 static void f7_a_refusal_that_names_no_time_gets_one(void **state)
 {
@@ -578,7 +553,6 @@ int main(void)
         WITH_SOURCES(h3_what_failed_everywhere_is_passed_on_with_our_word_on_retrying),
         WITH_SOURCES(h3_a_call_that_reached_nobody_is_not_to_be_tried_again),
         WITH_SOURCES(i39_a_long_wait_is_not_begun_but_told),
-        WITH_SOURCES(f2_flow_retry_waits_for_a_second_at_least),
         WITH_SOURCES(h3_an_unknown_outcome_is_not_tried_again),
         WITH_SOURCES(f7_a_refusal_that_names_no_time_gets_one),
         WITH_SOURCES(h3_an_unknown_outcome_is_tried_again_when_the_operator_says_so),

@@ -399,6 +399,28 @@ static void h13_a_hedge_is_not_waited_for(void **state)
     flow_cancel(&now->house->worker.gate, &answer.place, clock_monotonic_ns());
 }
 
+static void say_429_then_use(struct server *with)
+{
+    (void)server_answer(with,
+                        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n",
+                        ERROR_BODY("requests", "rate_limit_exceeded"));
+    say_used(with);
+}
+
+/* The options of the scope say a millisecond or two. */
+static void f2_flow_retry_waits_for_a_second_at_least(void **state)
+{
+    const int64_t began_ns = clock_monotonic_ns();
+
+    now->house->scope.member_count = 1;
+    now->house->scope.flow = FLOW_STRATEGY_RETRY;
+    scene_serve(now, 0, say_429_then_use);
+    assert_int_equal(scene_run(*state), STEP_NEXT);
+    assert_true(clock_monotonic_ns() - began_ns >= NS_PER_S);
+    assert_string_equal(scene_body(now), USED_BODY);
+    assert_int_equal(scene_asked(now, 0), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +445,7 @@ int main(void)
         WITH_FLOW(f4_a_long_stream_is_charged_as_it_comes),
         WITH_FLOW(r12_the_estimate_of_a_hedge_that_lost_stays),
         WITH_FLOW(h13_a_hedge_is_not_waited_for),
+        WITH_FLOW(f2_flow_retry_waits_for_a_second_at_least),
     };
 
     return cmocka_run_group_tests(tests, scene_init_process, NULL);
