@@ -108,6 +108,7 @@ echo "workers killed: $kills; calls: $(sort "$work/all" | tr '\n' ',')"
 expect "calls neither answered nor cut by a kill" "$(other_than all 'status 200' 'status 429' left broken refused)" 0
 expect "errors inside answers" "$(report all ended_with_error)" "$(report all 'status 429')"
 [ "$(report all 'status 200')" -gt "$(report all broken)" ] || fail "most calls broke"
+[ "$(report all 'status 200')" -gt "$(report all 'status 429')" ] || fail "most calls were refused: keeping a quota is no art then"
 expect "deaths that nobody wanted" "$(grep -o 'event=child_ended.*' "$work/penstock.log" | grep -vc 'was killed by signal 9')" 0
 
 # ---- nothing is held, nothing is missing ----
