@@ -7,17 +7,20 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { freePort, startProcess, stopProcess, untilListening } from '../front/stage/servers.mjs';
 import { build } from './measure.mjs';
-import { median, number } from './report.mjs';
+import { judge } from './flow_judge.mjs';
 import { plot } from './flow_plot.mjs';
+import { bins, mean, percentile, sum, throttled, variation } from './flow_figures.mjs';
+import { median, number } from './report.mjs';
 
 const smoke = Boolean(process.env.SMOKE);
 const seconds = Number(process.env.SECONDS_EACH ?? (smoke ? 16 : 600));
 const speed = Number(process.env.SPEED ?? 6);
 const list = (name, usual) => (process.env[name] ?? usual).split(',');
-const strategies = list('STRATEGIES', 'none,retry,rate,shaping,adaptive');
+const usual = ['none', 'retry', 'rate', 'shaping', 'adaptive'];
+const strategies = list('STRATEGIES', usual.join());
 const loadNames = list('LOADS', smoke ? 'mixed' : 'low,mixed,high,shift');
 const variants = list('VARIANTS', smoke ? 'free' : 'free,counted');
-const seeds = Number(process.env.SEEDS ?? 1);
+const [firstSeed, lastSeed] = (process.env.SEEDS ?? '1-1').split('-').map(Number);
 const binSeconds = smoke ? 2 : 10;
 const patienceSeconds = smoke ? 20 : 120;
 
@@ -28,13 +31,14 @@ const limits = {
     refused_above: 150, first_ms: 300, input_us: 100, output_us: 20000, tokens_per_event: 10, dialect: 'compatible',
 };
 
-// Calls a second, the share of long ones, how much of the run; what changes, and when.
+// How much of SECONDS_EACH; calls a second, the share of long ones, how much of the run; what changes, and when.
 const loads = {
-    low: { phases: [[1, 0, 1]] },
-    mixed: { phases: [[6, 0.1, 1]] },
-    high: { phases: [[20, 0, 1]] },
-    idle: { phases: [[8, 0, 1 / 3], [0, 0, 1 / 5], [8, 0, 7 / 15]] },
+    low: { part: 0.5, phases: [[1, 0, 1]] },
+    mixed: { part: 0.75, phases: [[6, 0.1, 1]] },
+    high: { part: 0.75, phases: [[20, 0, 1]] },
+    idle: { part: 1, phases: [[8, 0, 1 / 3], [0, 0, 1 / 5], [8, 0, 7 / 15]] },
     shift: {
+        part: 1,
         phases: [[12, 0, 1]],
         changes: [
             { at: 5 / 12, set: { tpm: tpm / 2, shared_above: 25 } },
@@ -43,8 +47,17 @@ const loads = {
     },
 };
 
-const told = `rpm = ${rpm}\ntpm = ${tpm}\nmax_concurrency = ${capacity}\n`;
-const toldWhat = { none: '', retry: '', rate: `rpm = ${rpm}\nmax_concurrency = ${capacity}\n`, shaping: told, adaptive: '' };
+const lengthOf = (load) => Math.round(seconds * loads[load].part);
+
+const told = (share) => `rpm = ${rpm * share}\ntpm = ${tpm * share}\nmax_concurrency = ${capacity}\n`;
+const toldWhat = {
+    none: '', retry: '', rate: `rpm = ${rpm}\nmax_concurrency = ${capacity}\n`, shaping: told(1), adaptive: '',
+    'shaping-97': told(0.97), 'shaping-93': told(0.93),
+};
+// What adaptive is compared with: the best of what somebody could have chosen who knows the limits.
+const chosen = ['shaping-97', 'shaping-93'];
+const strategiesOf = (load) =>
+    (!smoke && ['mixed', 'high'].includes(load) && strategies.includes('adaptive') ? [...strategies, ...chosen] : strategies);
 
 // ---- one run -----------------------------------------------------------------------------------------
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -72,7 +85,9 @@ class Stage {
             .filter((key) => /^PENSTOCK_/.test(key)).map((key) => [key, undefined]));
         this.daemon = startProcess('penstockd', this.directory, [path.join(build, 'penstockd'), '-F', '-c', file],
             { env: { ...env, ...fast } });
-        await untilListening(this.daemon, { path: this.socket });
+        // The status socket comes a little later, from the master.
+        for (const socket of [this.socket, path.join(this.directory, 'status.sock')])
+            await untilListening(this.daemon, { path: socket });
         const status = JSON.parse(execFileSync(path.join(build, 'penstockctl'), ['-c', file, '--json', 'status'], { encoding: 'utf8' }));
         this.semaphore = status.segment.semaphore_id;
     }
@@ -97,7 +112,7 @@ timeout_s = 120
 ${toldWhat[this.strategy]}
 [scope account]
 sources = simulated
-flow = ${this.strategy}
+flow = ${this.strategy.split('-')[0]}
 [route all]
 scope = account
 `;
@@ -126,19 +141,23 @@ async function measure(place, { strategy, load, variant, seed }) {
     const stage = new Stage(directory, strategy);
     const log = path.join(directory, 'calls');
     const { phases, changes = [] } = loads[load];
+    const length = lengthOf(load);
     const timers = [];
     try {
         await stage.start();
         await stage.ask('/limits/reset', { ...limits, refusals_count: variant === 'counted' ? 1 : 0 });
         for (const { at, set } of changes)
-            timers.push(setTimeout(() => stage.ask('/limits', set), (at * seconds * 1000) / speed));
+            timers.push(setTimeout(() => stage.ask('/limits', set), (at * length * 1000) / speed));
         const { stdout } = await run(path.join(build, 'bench/flow_client'), ['-s', stage.socket, '-e', String(seed), '-l', log,
-            '-w', String(patienceSeconds), '-P', phases.map(([rate, share, part]) => `${rate}:${share}:${part * seconds}`).join(',')],
+            '-w', String(patienceSeconds), '-P', phases.map(([rate, share, part]) => `${rate}:${share}:${part * length}`).join(',')],
             { env: { ...process.env, ...fast } });
         const totals = await stage.ask('/limits');
         return {
             strategy, load, variant, seed, client: JSON.parse(stdout), totals,
-            seconds: (await stage.ask('/limits/seconds')).slice(0, seconds),
+            seconds: (await stage.ask('/limits/seconds')).slice(0, length),
+            changes: changes.map(({ at }) => Math.round(at * length)),
+            machine: os.loadavg()[0],
+            command: process.env.BENCH_COMMAND ?? 'make bench-flow',
             calls: readCalls(log),
         };
     } finally {
@@ -156,24 +175,6 @@ function readCalls(log) {
 }
 
 // ---- figures -----------------------------------------------------------------------------------------
-const sum = (values) => values.reduce((all, value) => all + value, 0);
-const mean = (values) => (values.length ? sum(values) / values.length : NaN);
-const percentile = (values, part) => {
-    const sorted = [...values].sort((a, b) => a - b);
-    return sorted.length ? sorted[Math.floor((sorted.length - 1) * part)] : NaN;
-};
-const variation = (values) => {
-    const middle = mean(values);
-    return middle > 0 ? Math.sqrt(mean(values.map((value) => (value - middle) ** 2))) / middle : NaN;
-};
-
-// Per second of each bin; only whole bins.
-export function bins(rows, figure, size = binSeconds) {
-    const out = [];
-    for (let at = 0; at + size <= rows.length; at += size) out.push(sum(rows.slice(at, at + size).map(figure)) / size);
-    return out;
-}
-
 // Seconds from the start of these bins to the first that has 90 % of what the second half has on average.
 function converged(values) {
     const settled = mean(values.slice(Math.floor(values.length / 2)));
@@ -181,16 +182,14 @@ function converged(values) {
     return first < 0 ? NaN : first * binSeconds;
 }
 
-const refusals = ['rpm', 'tpm', 'rps', 'tps', 'burst'];
-
 function figures(result) {
     const { seconds: rows, calls, client } = result;
-    const good = bins(rows, (row) => row.good_tokens);
+    const good = bins(rows, (row) => row.good_tokens, binSeconds);
     const steady = rows.slice(Math.min(60, Math.floor(rows.length / 4)));
     const ok = calls.filter((call) => call.fate === 'ok');
     const long = calls.filter((call) => call.long);
     const attempts = sum(rows.map((row) => row.attempts));
-    const changes = (loads[result.load].changes ?? []).map(({ at }) => Math.round((at * seconds) / binSeconds));
+    const changes = result.changes.map((at) => Math.round(at / binSeconds));
     return {
         ok: (ok.length / client.offered) * 100,
         long: long.length ? (long.filter((call) => call.fate === 'ok').length / long.length) * 100 : NaN,
@@ -198,14 +197,14 @@ function figures(result) {
         late: client.late,
         broken: client.broken + client.error,
         goodput: mean(rows.map((row) => row.good_tokens)),
-        throttled: (sum(rows.map((row) => sum(refusals.map((name) => row[name])))) / attempts) * 100,
+        throttled: throttled(rows) * 100,
         busy: (sum(rows.map((row) => row.saturated)) / attempts) * 100,
         attempts: attempts / client.offered,
         p50: percentile(ok.map((call) => call.end), 0.5) / 1000,
         p95: percentile(ok.map((call) => call.end), 0.95) / 1000,
         first95: percentile(ok.map((call) => call.first), 0.95) / 1000,
-        costVariation: variation(bins(steady, (row) => row.admitted_tokens)),
-        goodVariation: variation(bins(steady, (row) => row.good_tokens)),
+        costVariation: variation(bins(steady, (row) => row.admitted_tokens, binSeconds)),
+        goodVariation: variation(bins(steady, (row) => row.good_tokens, binSeconds)),
         converged: converged(good.slice(0, changes[0])),
         again: changes.map((at, i) => converged(good.slice(at, changes[i + 1]))),
     };
@@ -228,18 +227,28 @@ const cell = (runs, figure, digits) => {
 // ---- the report --------------------------------------------------------------------------------------
 const variantWords = { free: 'refused calls do not count', counted: 'refused calls count towards the limits' };
 
-function report(results) {
+function machineOf(results) {
+    const loads = results.map(({ machine }) => machine);
+    return `${os.cpus().length} CPUs, whose load average (ours included) was ${number(median(loads), 1)} (${number(Math.min(...loads), 1)} to ${number(Math.max(...loads), 1)}) meanwhile`;
+}
+
+const commands = (results) => [...new Set(results.map(({ command }) => command))];
+
+// loads and variants: of what was measured, in the usual order.
+function report(results, { loads: names, variants: kinds }) {
     const lines = [
         '# Flow control, measured', '',
-        `By \`${process.env.BENCH_COMMAND ?? 'make bench-flow'}\` on ${os.cpus().length} CPUs; ${seconds} s each, ${speed} times as fast as real time, ${seeds} seed${seeds > 1 ? 's (median)' : ''}.`,
-        '', `The upstream grants ${rpm} requests and ${tpm} tokens a minute, twice a 60th of the requests and four times a 60th of the tokens within any second, lets attempts grow threefold, and slows down above ${capacity} calls in flight. Calls come at random, whether others are answered or not; a client leaves after ${patienceSeconds} s. \`rate\` and \`shaping\` are told these limits, \`adaptive\` is told none.`,
+        `By ${commands(results).map((command) => `\`${command}\``).join(', then ')} on ${machineOf(results)}; ${names.map((load) => `${load} ${lengthOf(load)} s`).join(', ')}, ${speed} times as fast as real time; ${results.length} runs, and where there were several with other calls, their median.`,
+        '', `The upstream grants ${rpm} requests and ${tpm} tokens a minute, twice a 60th of the requests and four times a 60th of the tokens within any second, lets attempts grow threefold, and slows down above ${capacity} calls in flight. Calls come at random, whether others are answered or not; a client leaves after ${patienceSeconds} s. \`rate\` and \`shaping\` are told these limits, \`adaptive\` is told none. \`shaping-97\` is told 97 % of them.`,
     ];
     if (smoke) lines.push('', '**A smoke test: these figures mean nothing.**');
-    for (const variant of variants)
-        for (const load of loadNames) {
+    else
+        lines.push('', '## What was to be reached', '', ...judge(results, kinds, { rpm, tpm }));
+    for (const variant of kinds)
+        for (const load of names) {
             lines.push('', `## ${load}: ${variantWords[variant]}`, '',
                 `| strategy | ${columns.map(([name]) => name).join(' | ')} |`, `|---|${columns.map(() => '---:').join('|')}|`);
-            for (const strategy of strategies) {
+            for (const strategy of Object.keys(toldWhat)) {
                 const runs = results.filter((r) => r.variant === variant && r.load === load && r.strategy === strategy);
                 if (runs.length) lines.push(`| ${strategy} | ${columns.map(([, figure, digits]) => cell(runs.map((r) => r.figures), figure, digits)).join(' | ')} |`);
             }
@@ -251,19 +260,22 @@ function report(results) {
 const directory = path.join(build, 'bench-results/flow');
 mkdirSync(directory, { recursive: true });
 const place = mkdtempSync(path.join(os.tmpdir(), 'flow-bench-'));
-const results = [];
+const kept = path.join(directory, 'results.json');
+const results = process.env.ADD ? JSON.parse(readFileSync(kept, 'utf8')) : [];
+const isSame = (one, other) => ['strategy', 'load', 'variant', 'seed'].every((key) => one[key] === other[key]);
 let failed = 0;
 for (const name of loadNames) if (!loads[name]) throw new Error(`no load is called ${name}`);
 try {
-    for (let seed = 1; seed <= seeds; seed++)
+    for (let seed = firstSeed; seed <= (lastSeed ?? firstSeed); seed++)
         for (const variant of variants)
             for (const load of loadNames)
-                for (const strategy of strategies) {
+                for (const strategy of strategiesOf(load)) {
                     try {
                         const result = await measure(place, { strategy, load, variant, seed });
                         result.figures = figures(result);
                         delete result.calls;
-                        results.push(result);
+                        const at = results.findIndex((other) => isSame(other, result));
+                        results.splice(at < 0 ? results.length : at, at < 0 ? 0 : 1, result);
                         console.error(`${variant} ${load} ${strategy}: ${number(result.figures.goodput, 0)} tokens/s, ${number(result.figures.throttled, 1)} % throttled`);
                     } catch (error) {
                         failed++;
@@ -275,16 +287,20 @@ try {
     if (process.env.KEEP) console.error(`kept: ${place}`);
     else rmSync(place, { recursive: true, force: true });
 }
-const text = report(results);
+const measured = {
+    loads: Object.keys(loads).filter((load) => results.some((result) => result.load === load)),
+    variants: Object.keys(variantWords).filter((variant) => results.some((result) => result.variant === variant)),
+};
+const text = report(results, measured);
 console.log(text);
-writeFileSync(path.join(directory, 'results.json'), JSON.stringify(results));
+writeFileSync(kept, JSON.stringify(results));
 writeFileSync(path.join(directory, 'flow-bench.md'), text);
-writeFileSync(path.join(directory, 'flow-bench.svg'), plot(loadNames.flatMap((load) => variants.map((variant) => ({
+writeFileSync(path.join(directory, 'flow-bench.svg'), plot(measured.loads.flatMap((load) => measured.variants.map((variant) => ({
     title: `${load}: ${variantWords[variant]}`,
-    seconds,
-    lines: strategies.map((strategy) => ({
-        name: strategy,
-        values: bins(results.find((r) => r.load === load && r.variant === variant && r.strategy === strategy)?.seconds ?? [], (row) => row.good_tokens),
+    seconds: lengthOf(load),
+    lines: usual.filter((name) => results.some(({ strategy }) => strategy === name)).map((name) => ({
+        name,
+        values: bins(results.find((r) => r.load === load && r.variant === variant && r.strategy === name)?.seconds ?? [], (row) => row.good_tokens, binSeconds),
     })),
 })))));
 process.exitCode = failed ? 1 : 0;

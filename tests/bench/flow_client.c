@@ -13,6 +13,7 @@
  * Sizes: a short call has about 400 tokens in and 190 out (both log-normal), a long one 6,000 to
  * 10,000 in and 500 to 1,100 out. A token in is 4 bytes of body; X-Mock tells the simulated upstream
  * how many shall come out.
+ * A call that waited long was begun with a comment and is refused in its stream: refused as well.
  * Prints one line of JSON: how many there were of each fate.
  */
 #include "base/clock.h"
@@ -37,7 +38,7 @@
 #define READ_BYTES 65536
 #define RECORD_MAX 65528U
 #define HEAD_KEPT 2048U
-#define TAIL_KEPT 16U
+#define TAIL_KEPT 512U
 #define BYTES_PER_TOKEN 4U
 #define PI 3.14159265358979323846
 
@@ -203,13 +204,30 @@ static void finish(struct call *call, enum fate fate)
     open_count--;
 }
 
+static bool tail_has(const struct call *call, const char *word)
+{
+    return memmem(call->tail, TAIL_KEPT, word, strlen(word)) != NULL;
+}
+
+/* Its last event is an error that says: too much. */
+static bool is_refused_in_stream(const struct call *call)
+{
+    static const char *const codes[] = {"limit_requests", "insufficient_quota", "limit_burst_rate",
+                                        "ServiceUnavailable", "rate_limit"};
+
+    for (size_t i = 0; i < LENGTH(codes) && tail_has(call, "\"error\":"); i++)
+        if (tail_has(call, codes[i]))
+            return true;
+    return false;
+}
+
 static enum fate fate_of(const struct call *call)
 {
     if (!call->ended)
         return FATE_BROKEN;
-    if (call->status == 429 || call->status == 503)
+    if (call->status == 429 || call->status == 503 || is_refused_in_stream(call))
         return FATE_REFUSED;
-    return call->status == 200 && memmem(call->tail, TAIL_KEPT, "[DONE]", 6) ? FATE_OK : FATE_ERROR;
+    return call->status == 200 && tail_has(call, "[DONE]") ? FATE_OK : FATE_ERROR;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
