@@ -493,6 +493,22 @@ static bool takes(const struct command *command, int count)
     return count == 1 && command->argument;
 }
 
+/* What is wrong with so many. */
+static int tell_arguments(const struct command *command, int count)
+{
+    if (!command->argument)
+        (void)fprintf(stderr, "penstockctl: %s takes no argument\n", command->name);
+    else if (count > 1)
+        (void)fprintf(stderr, "penstockctl: %s takes only one argument, %s\n", command->name,
+                      command->argument);
+    else
+        (void)fprintf(stderr, "penstockctl: %s needs an argument: %s\n", command->name,
+                      command->argument);
+    (void)fprintf(stderr, "usage: penstockctl [-c FILE] [-s SOCKET] %s %s\n       %s\n",
+                  command->name, command->argument ? command->argument : "", command->help);
+    return EXIT_USAGE;
+}
+
 /* -1: go on; else the exit status. */
 static int take_options(struct control *control, int count, char **arguments)
 {
@@ -546,12 +562,15 @@ int main(int count, char **arguments)
 
     if (status >= 0)
         return status;
-    command = optind < count ? command_named(arguments[optind]) : NULL;
-    if (!command || !takes(command, count - optind - 1)) {
-        if (optind < count && !command)
-            (void)fprintf(stderr, "penstockctl: there is no command \"%s\"\n", arguments[optind]);
+    if (optind == count)
+        return usage(stderr, EXIT_USAGE);
+    command = command_named(arguments[optind]);
+    if (!command) {
+        (void)fprintf(stderr, "penstockctl: there is no command \"%s\"\n", arguments[optind]);
         return usage(stderr, EXIT_USAGE);
     }
+    if (!takes(command, count - optind - 1))
+        return tell_arguments(command, count - optind - 1);
     control.argument = optind + 1 < count ? arguments[optind + 1] : NULL;
     text_init(&control.report, 65536);
     status = find_address(&control) ? command->run(&control, command) : EXIT_FAILURE;

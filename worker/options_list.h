@@ -71,7 +71,8 @@ OPTION(penstock, client_watch, client_watch, BOOL, "true", 0, 0, RELOAD,
        "nothing can be written: the only way to notice a client that left behind Apache or Caddy; "
        "for HTTP/1.1 clients that connect to the web server directly")
 OPTION(penstock, penstock_headers, penstock_headers, BOOL, "false", 0, 0, RELOAD,
-       "add X-Penstock-Scope, -Source, -Wait-Ms and -Attempts to responses")
+       "add X-Penstock-Scope, -Source, -Wait-Ms, -Attempts and, where there were any, -Hedges to "
+       "responses")
 OPTION(penstock, stop_timeout_s, stop_timeout_ms, SECONDS, "600", 1, 86400, RELOAD,
        "after a graceful stop or reload, calls still running after this long are cut")
 OPTION(penstock, orphan_timeout_s, orphan_timeout_ms, SECONDS, "30", 1, 3600, RELOAD,
@@ -230,10 +231,12 @@ OPTION(scope, sources, sources, LIST, "", 0, 0, RELOAD,
 OPTION(scope, balance, balance, CHOICE, "ordered", 0, 0, RELOAD,
        "which source is tried first: ordered (the first in the list that can take the call) or "
        "weighted (drawn, by weight and by how well each has answered lately)")
-OPTION(scope, call_deadline_s, call_deadline_ms, SECONDS, "", 1, 86400, RELOAD,
-       "longest time for a call with all its attempts and waits; empty = none. A call may bring a "
-       "shorter one in X-Penstock-Deadline or X-Stainless-Timeout; what is no time is "
-       "answered 400 in the first, ignored in the second")
+OPTION(
+    scope, call_deadline_s, call_deadline_ms, SECONDS, "", 1, 86400, RELOAD,
+    "longest time for a call with all its attempts and waits; empty = none. A call may bring a "
+    "shorter one in X-Penstock-Deadline or X-Stainless-Timeout, as seconds or with a unit (1.5, "
+    "500ms, 2s); what is no time, or none up to 86400 s, is answered 400 in the first, ignored in "
+    "the second")
 OPTION(scope, retry_budget, retry_budget, COUNT, "2", 0, 10, RELOAD,
        "how often a call is tried again after real failures. Throttled attempts do not count: they "
        "are tried again at most 5 times, with waits of at most 60 seconds together")
@@ -256,10 +259,11 @@ OPTION(scope, hedge_after_s, hedge_after_ms, SECONDS, "", 0, 86400, RELOAD,
        "call_deadline_s and than each timeout_s")
 OPTION(scope, hedge_max_extra, hedge_max_extra, COUNT, "1", 1, 3, RELOAD,
        "how many such attempts may run beside the first; more than 1 has the effect of 1")
-OPTION(scope, fallback, fallback, LIST, "", 0, 0, RELOAD,
-       "where a call goes that every source of this scope has throttled, or that would wait too "
-       "long for its turn in all their flows: the name of another [scope], with the model as asked, "
-       "or of a model, in this scope; in order, each once. Only then, never after other failures")
+OPTION(
+    scope, fallback, fallback, LIST, "", 0, 0, RELOAD,
+    "where a call goes that every source of this scope has throttled, or that would wait too "
+    "long for its turn in all their flows: the name of another [scope], with the model as asked, "
+    "or of a model, in this scope; in order, each once. Only then, never after other failures")
 OPTION(scope, breaker_failures, breaker_failures, COUNT, "5", 1, 1000, RELOAD,
        "a source that fails this often in a row gets no calls for breaker_cooldown_s, from any "
        "worker")
@@ -284,7 +288,8 @@ OPTION(scope, flow, flow, CHOICE, "none", 0, 0, RELOAD,
 OPTION(
     scope, flow_initial, flow_initial, COUNT, "auto", -2, 10000000, RELOAD,
     "calls that may begin at once after a start or a long pause; auto = rpm with flow = rate, so "
-    "that the first minute may carry twice rpm, and 0 with shaping, where at most a fortieth of rpm "
+    "that the first minute may carry twice rpm, and 0 with shaping, where at most a fortieth of "
+    "rpm "
     "counts. For rate and shaping")
 OPTION(scope, flow_warmup_s, flow_warmup_ms, SECONDS, "60", 0, 3600, RELOAD,
        "the rate grows from nothing to what is configured within this time after a start or a long "
@@ -309,8 +314,11 @@ OPTION(scope, flow_max_wait_s, flow_max_wait_s, LIST, "5, 30, 120", 0, 0, RELOAD
 OPTION(scope, flow_max_waiting, flow_max_waiting, COUNT, "1000", 1, 8192, RELOAD,
        "calls that may wait for one account and model, of each class; one more is answered 429 at "
        "once, and so is one for which no thread is left but those of reserve_percent")
-OPTION(scope, flow_max_waiting_per_client, flow_max_waiting_per_client, COUNT, "0", 0, 8192, RELOAD,
-       "those of one client (by its key) among them; 0 = no limit of its own")
+OPTION(
+    scope, flow_max_waiting_per_client, flow_max_waiting_per_client, COUNT, "0", 0, 8192, RELOAD,
+    "those of one client among them, told apart by the key that it sends, without one by its "
+    "address; 0 = no limit of its own. Clients that share a key share the limit, and nobody here "
+    "looks whether a key is good")
 OPTION(scope, flow_include_usage, flow_include_usage, BOOL, "true", 0, 0, RELOAD,
        "ask the upstream for the usage of a chat stream whose client did not, and take the answer "
        "out of the stream again. For shaping and adaptive")

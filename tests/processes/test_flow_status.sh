@@ -124,6 +124,17 @@ ask_in mended bare n -n 1
 expect "F12: the flow is there" "$(flow n flow)" adaptive
 
 # ---- F12a: the fallback ----
+while IFS='|' read -r words complaint; do
+    # shellcheck disable=SC2086 # words
+    ctl $words >"$work/said" 2>&1
+    expect "what was left out: $words" "$?" 2
+    contains "what was left out: $words" "$(head -n 1 "$work/said")" "$complaint"
+done <<'END'
+try-fallback|^penstockctl: try-fallback needs an argument: SCOPE$
+try-fallback bare spare|^penstockctl: try-fallback takes only one argument, SCOPE$
+flows bare|^penstockctl: flows takes no argument$
+try-fallbacks|^penstockctl: there is no command "try-fallbacks"$
+END
 configured try-fallback bare >"$work/tried"
 expect "F12a: one entry lacks a model" $? 1
 contains "F12a: a model" "$(cat "$work/tried")" '^model small-model: good: 200, answered by model'
