@@ -268,6 +268,17 @@ static void joint_uncount(const struct joint *joint)
         atomic_fetch_sub(&joint->request->worker->flow_waiters, 1);
 }
 
+/* Within its class's bound, less what the call has waited already. With a slot to wait for, the gate's
+ * patience counts. */
+static void joint_bound(struct joint *joint)
+{
+    struct flow_call *flow = &joint->call.flow;
+    const int64_t left_ns = plan_flow_left_ns(&joint->request->plan);
+
+    if (left_ns < flow->deadline_ns - flow->now_ns)
+        flow->deadline_ns = flow->now_ns + left_ns;
+}
+
 static void joint_begin(struct joint *joint, struct request *request,
                         const struct source_wish *wish, struct admit_seat *seat)
 {
@@ -284,6 +295,8 @@ static void joint_begin(struct joint *joint, struct request *request,
                  .image = slot ? &joint->image : NULL},
     };
     *seat = ADMIT_SEAT_EMPTY;
+    if (!slot)
+        joint_bound(joint);
     joint_count(joint);
 }
 
@@ -499,6 +512,8 @@ enum admission_result admission_take(struct request *request, const struct sourc
         request->queue_ns += waited_ns;
         if (holds_slot(request) && !joint.call.image)
             plan_held(&request->plan, waited_ns);
+        if (!joint.call.image)
+            plan_waited_in_flow(&request->plan, waited_ns);
     }
     joint_uncount(&joint);
     if (final)

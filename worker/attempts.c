@@ -52,13 +52,28 @@ static int64_t at_least(int64_t ms, bool patient, int64_t patient_ms)
     return patient && ms < patient_ms ? patient_ms : ms;
 }
 
+/* F3, F9: a retry takes a new token, and all that the call waits for tokens is within its class's bound,
+ * on whatever scope. An adaptive controller does not take every Retry-After for its own: there the plan
+ * waits it out. */
+static void add_flow(const struct request *request, struct plan_terms *terms)
+{
+    const struct scope_options *scope = request->scope;
+
+    terms->has_flow = request->flow_targets.any && scope->flow >= FLOW_STRATEGY_RATE;
+    if (!terms->has_flow)
+        return;
+    terms->flow_keeps_pauses = scope->flow != FLOW_STRATEGY_ADAPTIVE;
+    terms->flow_wait_ns =
+        scope->max_wait_ms[flow_class_of(request)] * NS_PER_MS - request->flow_waited_ns;
+}
+
 static void begin_plan(struct request *request)
 {
     const struct scope_options *first = request->route->to, *scope = request->scope;
     const struct intent *intent = &request->reader.intent;
     int64_t patience_ns = patience_ends_ns(request);
     bool patient = scope->flow == FLOW_STRATEGY_RETRY;
-    const struct plan_terms terms = {
+    struct plan_terms terms = {
         .retry_budget = scope->direct ? 0 : (unsigned)scope->retry_budget,
         .throttle_retries = !scope->direct,
         .retry_unknown_outcome = scope->retry_unknown_outcome || is_harmless(request),
@@ -79,6 +94,7 @@ static void begin_plan(struct request *request)
         .fallbacks = intent->pinned ? 0 : (unsigned)first->fallback_count - request->fallbacks,
     };
 
+    add_flow(request, &terms);
     plan_begin(&request->plan, &terms,
                hash_bytes(request->call_id, strlen(request->call_id)) + request->fallbacks);
     request->plan.excluded = request->candidates.barred;
@@ -90,6 +106,8 @@ static void end_plan(struct request *request)
     request->retries += request->plan.retries;
     request->hedges += request->plan.hedges;
     request->hedges_skipped += request->plan.hedges_skipped;
+    request->flow_waited_ns += request->plan.flow_waited_ns;
+    request->plan.flow_waited_ns = 0;
     request->plan.retries = request->plan.hedges = request->plan.hedges_skipped = 0;
 }
 

@@ -308,9 +308,10 @@ OPTION(scope, flow_class_header_max, flow_class_header_max, CHOICE, "none", 0, 0
 OPTION(scope, flow_weights, flow_weights, LIST, "16, 4, 1", 0, 0, RELOAD,
        "shares of interactive, normal and bulk while all have calls that wait: each gets at least "
        "its own, 1 to 1000")
-OPTION(scope, flow_max_wait_s, flow_max_wait_s, LIST, "5, 30, 120", 0, 0, RELOAD,
-       "longest wait of an interactive, a normal and a bulk call, in seconds or with a unit; then "
-       "429, or at once when the wait would be longer")
+OPTION(
+    scope, flow_max_wait_s, flow_max_wait_s, LIST, "5, 30, 120", 0, 0, RELOAD,
+    "longest wait of an interactive, a normal and a bulk call, its tries together, in seconds or "
+    "with a unit; then 429, or at once when the wait would be longer")
 OPTION(scope, flow_max_waiting, flow_max_waiting, COUNT, "1000", 1, 8192, RELOAD,
        "calls that may wait for one account and model, of each class; one more is answered 429 at "
        "once, and so is one for which no thread is left but those of reserve_percent")

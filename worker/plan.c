@@ -170,6 +170,8 @@ static int64_t longest_wait_ns(const struct plan *plan, int64_t now_ns)
     if (plan->free_round)
         longest =
             clock_earlier(longest, PLAN_THROTTLE_WAIT_MAX_MS * NS_PER_MS - plan->throttle_wait_ns);
+    if (plan->free_round)
+        longest = clock_earlier(longest, plan_flow_left_ns(plan));
     return longest;
 }
 
@@ -184,11 +186,18 @@ static int64_t backoff_ns(struct plan *plan)
     return terms->backoff_least_ns + random_up_to(plan, cap - terms->backoff_least_ns);
 }
 
+/* Who is to be left alone for now. After a throttled round their flows see to that themselves. */
+static uint64_t late(const struct plan *plan, int64_t now_ns)
+{
+    return plan->free_round && plan->terms.flow_keeps_pauses ? 0 : not_ready(plan, now_ns);
+}
+
 /* Begin the wait before a candidate is asked a second time. False: there is none, or the wait would
  * be too long, and is not begun. */
 static bool go_back(struct plan *plan, int64_t now_ns)
 {
     uint64_t back = allowed(plan) & plan->tried;
+    uint64_t waits = late(plan, now_ns);
     int64_t longest = longest_wait_ns(plan, now_ns);
     int64_t floor = CLOCK_NEVER; /* what the first of them to be ready asks for */
     int64_t wait = 0;
@@ -197,8 +206,7 @@ static bool go_back(struct plan *plan, int64_t now_ns)
         return false;
     for (unsigned i = 0; i < plan->terms.candidates; i++) {
         if ((back & bit(i)) != 0)
-            floor =
-                clock_earlier(floor, plan->ready_ns[i] > now_ns ? plan->ready_ns[i] - now_ns : 0);
+            floor = clock_earlier(floor, (waits & bit(i)) != 0 ? plan->ready_ns[i] - now_ns : 0);
     }
     wait = backoff_ns(plan);
     /* Those who were told the same time do not all come back at that time. */
@@ -211,8 +219,10 @@ static bool go_back(struct plan *plan, int64_t now_ns)
     plan->backoffs++;
     plan->wait_until_ns = now_ns + wait;
     plan->hold_wait_ns = later_ns(plan->hold_wait_ns, wait);
-    if (plan->free_round)
+    if (plan->free_round) {
         plan->throttle_wait_ns += wait;
+        plan_waited_in_flow(plan, wait);
+    }
     return true;
 }
 
@@ -350,8 +360,7 @@ static struct plan_step start_hedge(const struct plan *plan, int64_t now_ns)
 
 static struct plan_step start_round(struct plan *plan, int64_t now_ns)
 {
-    uint64_t late = plan->untried_only ? plan->tried : not_ready(plan, now_ns);
-    uint64_t excluded = plan->excluded | late;
+    uint64_t excluded = plan->excluded | (plan->untried_only ? plan->tried : late(plan, now_ns));
     bool untried = (allowed(plan) & ~plan->tried) != 0;
 
     plan->asked = allowed(plan) & ~excluded;
@@ -534,6 +543,20 @@ int64_t plan_hold_left_ns(const struct plan *plan)
 void plan_held(struct plan *plan, int64_t wait_ns)
 {
     plan->hold_wait_ns = later_ns(plan->hold_wait_ns, wait_ns);
+}
+
+int64_t plan_flow_left_ns(const struct plan *plan)
+{
+    if (!plan->terms.has_flow)
+        return CLOCK_NEVER;
+    return plan->flow_waited_ns < plan->terms.flow_wait_ns
+               ? plan->terms.flow_wait_ns - plan->flow_waited_ns
+               : 0;
+}
+
+void plan_waited_in_flow(struct plan *plan, int64_t wait_ns)
+{
+    plan->flow_waited_ns = later_ns(plan->flow_waited_ns, wait_ns);
 }
 
 bool plan_is_last_hope(const struct plan *plan)

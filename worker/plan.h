@@ -58,6 +58,11 @@ struct plan_terms {
     int64_t backoff_least_ns; /* no backoff is shorter (F2) */
     int64_t
         retry_hold_ns; /* image calls hold their slot: all waits together; CLOCK_NEVER = no bound */
+    /* Flow control holds calls back: they wait for it for so long, all waits together and those before
+     * another try of a throttled call among them. flow_keeps_pauses: what a throttled upstream asks to
+     * wait, its flow makes everybody wait, so that it is waited there. */
+    bool has_flow, flow_keeps_pauses;
+    int64_t flow_wait_ns;
     int64_t deadline_ns; /* absolute; CLOCK_NEVER = none */
     unsigned fallbacks;  /* entries left in the fallback list */
 };
@@ -128,7 +133,7 @@ struct plan {
     bool
         free_round; /* the last verdict was none of real failures: its waits count as throttle waits */
     unsigned told_lane; /* of the last failed round: who is told of, should it be the last */
-    int64_t throttle_wait_ns, hold_wait_ns;
+    int64_t throttle_wait_ns, hold_wait_ns, flow_waited_ns;
     int64_t admission_wait_since_ns; /* CLOCK_NEVER = does not wait */
     int64_t wait_until_ns;    /* backoff, or the next tick of waiting for admission; 0 = none */
     int64_t refused_until_ns; /* what the last refusal called the earliest */
@@ -171,6 +176,10 @@ struct plan_step plan_without_fallback(struct plan *plan, int64_t now_ns);
 int64_t plan_hold_left_ns(const struct plan *plan);
 /* It waited so long with its slot for an admission. */
 void plan_held(struct plan *plan, int64_t wait_ns);
+/* How long the call may still wait for its flow; CLOCK_NEVER: without bound. */
+int64_t plan_flow_left_ns(const struct plan *plan);
+/* It waited so long in its flow. */
+void plan_waited_in_flow(struct plan *plan, int64_t wait_ns);
 /* Could nothing more be tried if the running attempt failed now? Then its head may pass at once,
  * whatever it says (but for one that speaks of our own key). */
 bool plan_is_last_hope(const struct plan *plan);

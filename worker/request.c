@@ -65,7 +65,7 @@ static void request_clear(struct request *request)
     ticket_init(&request->ticket, &request->worker->gate);
     request->watch.active = false;
     request->watch_asked = false;
-    request->queue_ns = 0;
+    request->queue_ns = request->flow_waited_ns = 0;
     request->client = NULL;
     request->candidates.count = 0;
     request->candidates.model = NULL;

@@ -102,6 +102,7 @@ struct request {
     struct client_watch watch;
     bool watch_asked; /* the kernel was asked about this client, or need not be */
     int64_t queue_ns;
+    int64_t flow_waited_ns; /* for its flow, under plans that are over */
 
     /* attempts, relay */
     struct http_client *client; /* borrowed; its exchanges are those of the lanes */

@@ -2,7 +2,7 @@
 # timeout: 120
 # What becomes of calls that stand in line when things change: a pause that the upstream asks for turns away at once
 # who could not outwait it; a reload reaches them;
-# who stands in line for a flow is not told of slots.
+# who stands in line for a flow is not told of slots; a retry stands in line as any call.
 # F7 F9
 # shellcheck source=tests/processes/lib_calls.sh
 . "$(dirname "$0")/lib_calls.sh"
@@ -10,6 +10,7 @@ begin
 factor=${TEST_TIME_FACTOR:-1}
 start_source pausing 'rpm = 6' # one every ten seconds
 start_source raised 'rpm = 30' # one every two seconds
+start_source refusing 'rpm = 600'
 start_source drawing 'rpm = 600
 tpm = 60
 flow_unit = images' # a picture a second
@@ -23,6 +24,16 @@ threads = 64
 log_level = warning'
 configure() { # configure [lines of the scope "raised"]
     configure_scopes <<END_OF_SCOPES
+[scope refusing]
+sources = refusing
+flow = rate
+flow_class = interactive
+flow_max_wait_s = 10, 40, 120
+backoff_base_s = 20ms
+[route refusing]
+path = /refusing/
+strip_prefix = /refusing
+scope = refusing
 [scope drawing]
 sources = drawing
 flow = shaping
@@ -91,6 +102,23 @@ expect "F9: never sent" "$(of_source pausing requests)" 1
 expect "F9: counted" "$(in_flows pausing refused.hopeless)" 3
 kill -KILL "${loads[first]}"
 wait "${loads[first]}" 2>/dev/null
+
+# ---- F3 F9: a retry takes a new token, within the bound of its class ----
+scope_path=/refusing
+chat '' -H 'X-Mock: tag=long,times=1,status=429,retry_after=20'
+expect "F9: a pause that it may not wait for" "$code $status" "0 429"
+no_later_than() { [ "$2" -le $(($3 * factor)) ] || fail "$1: after $2 ms, at most $3 were expected"; }
+no_later_than "F9: told at once" "$ended_ms" 3000
+contains "F9: told the pause" "$head" '^Retry-After: (1[0-9]|20)$'
+expect "F9: sent once" "$(of_source refusing requests)" 1
+line_up retried refusing -H 'X-Mock: tag=short,times=1,status=429,retry_after=4'
+until_true "F3: it waits in its flow" in_flows_reaches refusing waiting.interactive 1
+expect "F3: and is nowhere else" "$(in_flows refusing in_flight)" 0
+load_ends retried
+contains "F3: it goes then" "$(cat "$work/retried")" '"choices"'
+waited_ms=$(tr -d '\r' <"$work/retried" | sed -n 's/^x-penstock-wait-ms: //p')
+[ "$waited_ms" -ge 2500 ] || fail "F3: it waited $waited_ms ms, it says"
+scope_path=
 
 # ---- F11: pictures that the flow holds back, while slots are free ----
 pictures=/drawing/v1/images/generations
