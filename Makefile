@@ -7,7 +7,7 @@ B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
 BASE := check clock hash text parse log json_scan json_text
-SHARED := segment lock roster slots seq_sort queue_order wait_queue leases gate gate_journal flow_queue flow_clients flow_rows flow_told flow_turn flow_wait flow flow_end flow_estimate flow_memory admit sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_signals owners journal counters snapshot \
+SHARED := segment lock roster slots seq_sort queue_order wait_queue leases gate gate_journal flow_queue flow_clients flow_rows flow_told flow_turn flow_wait flow flow_end flow_estimate flow_memory admit sources source_rows breaker bucket calibration adaptive adaptive_window adaptive_pace adaptive_signals owners journal counters snapshot \
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle

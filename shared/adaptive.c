@@ -17,6 +17,9 @@
 #define RETRY_AFTER_MAX_S 60.0
 #define JITTER 0.25
 #define FAULTS_OF_A_CAP 2U
+#define MINUTE_ASKED_NS (5 * NS_PER_S) /* a limit per second has forgotten by then */
+#define GREW_BACK 1.1
+#define CUT_MOST 0.2
 #define USED_MOST 0.8 /* of a per-minute quota: below, a per-second limit refused */
 #define OPEN_LEAST 0.1
 #define IDLE_NS (10 * NS_PER_S)
@@ -50,7 +53,9 @@ void adaptive_init(struct adaptive_row *row, const struct adaptive_terms *terms,
         row->watermark = ADAPTIVE_WATERMARK_START;
         row->growth = ADAPTIVE_GROWTH_START;
         row->slowness = 1;
-        row->pace = adaptive_pace_start(row);
+        row->answered_share = 1;
+        row->pace = row->pace_learned =
+            (adaptive_is_slow_start(row) ? 2 : 1) * adaptive_pace_start(row);
         row->second_ns = now_ns;
         adaptive_window_begin(row, now_ns);
         adaptive_set_state(row, ADAPTIVE_STARTUP, now_ns);
@@ -117,7 +122,7 @@ int64_t adaptive_wait_ns(struct adaptive_row *row, uint32_t ahead, int64_t now_n
     /* the ramp, then the quota */
     for (; left > pace && pace < most; seconds++) {
         left -= pace;
-        pace = pace * (1 + row->growth) + 0.05;
+        pace = adaptive_pace_next(row, pace, row->answered_share * pace);
     }
     seconds += left / adaptive_least(pace, most);
     return (int64_t)(adaptive_within(seconds, 0, 1e6) * 1e9);
@@ -174,21 +179,33 @@ void adaptive_sent(struct adaptive_row *row, int64_t now_ns)
         row->cut_sends++;
 }
 
-void adaptive_resume_after_idle(struct adaptive_row *row, int64_t idle_ns, int64_t now_ns)
+/* An upstream that limits growth has forgotten us. */
+static void begin_again(struct adaptive_row *row, int64_t idle_ns)
 {
-    int64_t halvings = idle_ns / IDLE_NS;
     double limit = row->limit, pace = row->pace;
 
-    if (row->state == ADAPTIVE_NONE || row->state == ADAPTIVE_DRAIN || halvings <= 0)
-        return;
-    for (int64_t i = 0; i < halvings && i < IDLE_HALVINGS_MAX; i++) {
+    row->pace_learned = adaptive_most(row->pace, row->pace_learned);
+    for (int64_t i = 0; i < idle_ns / IDLE_NS && i < IDLE_HALVINGS_MAX; i++) {
         limit /= 2;
         pace /= 2;
     }
     row->limit = adaptive_least(row->limit, adaptive_most(ADAPTIVE_LIMIT_START, limit));
     row->pace = adaptive_least(row->pace, adaptive_most(adaptive_pace_start(row), pace));
+}
+
+void adaptive_resume_after_idle(struct adaptive_row *row, int64_t idle_ns, int64_t now_ns)
+{
+    if (row->state == ADAPTIVE_NONE || row->state == ADAPTIVE_DRAIN || idle_ns < IDLE_NS)
+        return;
+    if (adaptive_limits_growth(row)) {
+        begin_again(row, idle_ns);
+    } else {
+        row->limit = adaptive_faded(row->limit, ADAPTIVE_LIMIT_START, adaptive_seconds(idle_ns));
+        adaptive_fade_pace(row, now_ns);
+    }
     row->last_step = 0;
     row->second_pace_wanted = 0;
+    row->second_answers = 0;
     row->second_ns = now_ns;
     adaptive_set_state(row, row->limit < row->watermark / 2 ? ADAPTIVE_STARTUP : ADAPTIVE_PROBING,
                        now_ns);
@@ -204,9 +221,17 @@ static const double cool_s[ADAPTIVE_KINDS] = {
     [ADAPTIVE_BURST] = 1.5, [ADAPTIVE_CAP] = 2.0, [ADAPTIVE_FAULT] = 2.0,
 };
 
-/* Did a quota per minute refuse, and not a limit per second? Yes when most of the known one was
- * used. Without a known one, when the last minute was as busy as the last seconds: at a ramp, a limit per
- * second comes first. And yes when cuts for such a limit did not help: it forgets in a second. */
+/* As fast as before the last cut, so that a limit per second may refuse again; below one call a second,
+ * there is none to meet. */
+static bool grew_back(const struct adaptive_row *row)
+{
+    return row->pace >= 1 && row->pace >= GREW_BACK * row->pace_cut;
+}
+
+/* Did a quota per minute refuse, and not a limit per second? Yes when it asks for a longer time than
+ * such a limit needs; when cuts for such a limit did not help: it forgets in a second; and when most of
+ * the known quota was used. Without a known one, when the last minute was as busy as the last seconds:
+ * at a ramp, a limit per second comes first. */
 static bool is_per_minute(const struct adaptive_row *row, const struct adaptive_quota *quota,
                           enum adaptive_kind per_second, const struct adaptive_refusal *refusal,
                           int64_t now_ns)
@@ -214,8 +239,10 @@ static bool is_per_minute(const struct adaptive_row *row, const struct adaptive_
     int64_t used = per_second == ADAPTIVE_RPS ? refusal->requests_60s : refusal->tokens_60s;
     double known = quota->ceiling > 0 ? adaptive_least(quota->used, quota->ceiling) : quota->used;
 
+    if (refusal->retry_after_ns >= MINUTE_ASKED_NS)
+        return true;
     if (row->cuts > 0 && row->drain_kind == per_second && row->drains > 0 &&
-        now_ns - row->drain_ns < DRAINS_NS)
+        now_ns - row->drain_ns < DRAINS_NS && !grew_back(row))
         return true;
     if (known > 0)
         return (double)used >= USED_MOST * known;
@@ -243,18 +270,31 @@ enum adaptive_kind adaptive_refine(const struct adaptive_row *row,
     return refusal->kind;
 }
 
-/* What was used when it was refused is the limit; the most we use is a little below. */
+/* What was used when it was refused is the limit; the most we use is a little below. But it is not
+ * believed at once that next to nothing is left: others may use the account for a moment. */
 static void cut_quota(struct adaptive_quota *quota, int64_t used)
 {
-    double at = adaptive_most((double)used, 1);
+    double at = adaptive_most(adaptive_most((double)used, 1), CUT_MOST * quota->used);
 
     quota->used = ADAPTIVE_BELOW * (quota->used > 0 ? adaptive_least(quota->used, at) : at);
     quota->ceiling = at;
     quota->probe = 0;
 }
 
+/* recent: sends per second lately, when the pace was being doubled: then what was refused is the last
+ * doubling, and no growth that is slower; 0 = it was not. */
+static void cut_pace(struct adaptive_row *row, enum adaptive_kind kind, double recent)
+{
+    if (recent > 0)
+        row->pace = adaptive_least(row->pace / 2, kind == ADAPTIVE_BURST ? recent : row->pace);
+    else
+        row->pace *= kind == ADAPTIVE_BURST ? 0.7 : 0.8;
+    if (kind == ADAPTIVE_BURST)
+        row->growth /= 2;
+}
+
 static void cut(struct adaptive_row *row, enum adaptive_kind kind,
-                const struct adaptive_refusal *refusal)
+                const struct adaptive_refusal *refusal, double recent)
 {
     double floor = adaptive_least(row->pace, adaptive_pace_start(row) / 2);
 
@@ -268,11 +308,8 @@ static void cut(struct adaptive_row *row, enum adaptive_kind kind,
         break;
     case ADAPTIVE_RPS:
     case ADAPTIVE_TPS:
-        row->pace *= 0.8;
-        break;
     case ADAPTIVE_BURST:
-        row->pace *= 0.7;
-        row->growth /= 2;
+        cut_pace(row, kind, recent);
         break;
     case ADAPTIVE_CAP:
     case ADAPTIVE_FAULT:
@@ -283,6 +320,8 @@ static void cut(struct adaptive_row *row, enum adaptive_kind kind,
         UNREACHABLE();
     }
     adaptive_keep(row);
+    row->pace_learned = adaptive_least(row->pace, row->pace_learned);
+    row->pace_cut = row->pace;
 }
 
 static double pause_s(const struct adaptive_row *row, enum adaptive_kind kind,
@@ -302,11 +341,13 @@ bool adaptive_refused(struct adaptive_row *row, const struct adaptive_refusal *r
                       int64_t now_ns)
 {
     enum adaptive_kind kind;
+    double recent;
 
     REQUIRE(refusal->kind < ADAPTIVE_KINDS);
     if (row->state == ADAPTIVE_NONE)
         return false;
     adaptive_tick(row, now_ns);
+    recent = adaptive_is_slow_start(row) ? adaptive_recent_pace(row, now_ns) : 0;
     kind = adaptive_refine(row, refusal, now_ns);
     row->refusals[kind]++;
     if (kind == ADAPTIVE_FAULT && ++row->window.faults < FAULTS_OF_A_CAP)
@@ -319,7 +360,7 @@ bool adaptive_refused(struct adaptive_row *row, const struct adaptive_refusal *r
         row->drains += row->drains < DRAINS_MAX;
     else
         row->drains = 0;
-    cut(row, kind, refusal);
+    cut(row, kind, refusal, recent);
     row->cuts++;
     row->cut_sends = 0;
     row->drain_kind = kind;
@@ -344,7 +385,7 @@ struct adaptive_memory adaptive_export(const struct adaptive_row *row)
 {
     return (struct adaptive_memory){
         .watermark = row->watermark,
-        .pace = row->pace,
+        .pace = adaptive_most(row->pace, row->pace_learned),
         .growth = row->growth,
         .requests_share = share(&row->requests),
         .tokens_share = share(&row->tokens),
@@ -381,6 +422,7 @@ bool adaptive_import(struct adaptive_row *row, const struct adaptive_memory *mem
     row->watermark = memory->watermark;
     row->limit = adaptive_most(ADAPTIVE_LIMIT_START, memory->watermark / 2);
     row->pace = adaptive_most(adaptive_pace_start(row), memory->pace / 2);
+    row->pace_learned = adaptive_most(row->pace, memory->pace);
     row->growth = memory->growth;
     remember(&row->requests, memory->requests_share, memory->requests_learned);
     remember(&row->tokens, memory->tokens_share, memory->tokens_learned);

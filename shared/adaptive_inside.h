@@ -14,7 +14,7 @@
 #define ADAPTIVE_GROWTH_START 0.07
 #define ADAPTIVE_GROWTH_MIN 0.01
 #define ADAPTIVE_GROWTH_MAX 0.10
-#define ADAPTIVE_SHARE_MIN 0.2
+#define ADAPTIVE_SHARE_MIN 0.01
 #define ADAPTIVE_BELOW 0.97 /* of what was refused: what is used after */
 #define ADAPTIVE_PACE_MAX 1e5
 #define ADAPTIVE_QUOTA_MAX 4e8
@@ -40,10 +40,22 @@ static inline double adaptive_most(double one, double other)
     return one > other ? one : other;
 }
 
-/* The pace after a cold start and after long idle; the lowest that a cut leads to; the highest. */
+/* adaptive_pace.c: the pace after a cold start and after long idle; the lowest that a cut leads to; the highest. */
 double adaptive_pace_start(const struct adaptive_row *row);
 double adaptive_pace_least(const struct adaptive_row *row);
 double adaptive_pace_most(const struct adaptive_row *row);
+/* Nobody configured a quota and nothing was ever refused: the pace doubles with what is answered. */
+bool adaptive_is_slow_start(const struct adaptive_row *row);
+/* It refused growth once: after a silence it is taken to have forgotten us. */
+bool adaptive_limits_growth(const struct adaptive_row *row);
+/* The pace after a second in which it was wanted and so many calls were answered. */
+double adaptive_pace_next(const struct adaptive_row *row, double pace, double answers);
+/* What was learned and is not used for so long goes by halves, not below least. */
+double adaptive_faded(double value, double least, double seconds);
+/* The pace that nobody needed since the last look at it. */
+void adaptive_fade_pace(struct adaptive_row *row, int64_t now_ns);
+/* Once per second. */
+void adaptive_govern_pace(struct adaptive_row *row, int64_t now_ns);
 /* Sends per second of the last ADAPTIVE_SECONDS. */
 double adaptive_recent_pace(const struct adaptive_row *row, int64_t now_ns);
 

@@ -159,6 +159,7 @@ void adaptive_completed(struct adaptive_row *row, const struct adaptive_sample *
     if (sample->epoch != row->epoch)
         return; /* tells of the time before a refusal */
     row->window.completions++;
+    row->second_answers += row->second_answers < UINT32_MAX;
     if (sample->streamed_tokens >= 0) {
         add_cadence(&row->window, sample);
         add_first_token(row, sample, now_ns);

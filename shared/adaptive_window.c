@@ -1,6 +1,6 @@
 /*
- * adaptive_window.c - what the controller does by itself: once per measuring window, once per
- * second, and when a DRAIN is over.
+ * adaptive_window.c - what the controller does by itself: once per measuring window, and when a
+ * DRAIN is over. What it does once per second is in adaptive_pace.c.
  */
 #include "base/clock.h"
 #include "shared/adaptive.h"
@@ -16,7 +16,8 @@
 #define HOLD_MAX_NS (600 * NS_PER_S) /* then this is how fast it is */
 
 #define REST_NS (10 * NS_PER_S) /* after a cut, before more of a quota is used ... */
-#define REST_SENDS 80U    /* ... and so many sends: tries that fail are a small part of them */
+#define REST_SENDS 100U /* ... and so many sends: tries that fail are a small part of them */
+#define REST_MAX_NS (120 * NS_PER_S) /* ... or so long */
 #define PROBE_SEEN 1.01   /* of what was refused: such a minute shows that the limit moved ... */
 #define PROBE_UNSEEN 1.6  /* ... and until then no more than that is tried */
 #define PROBE_FIRST 0.006 /* of the quota per second ... */
@@ -27,38 +28,6 @@
 
 #define FULL_WINDOWS 3U
 #define THRUST_MAX 6U
-
-double adaptive_pace_start(const struct adaptive_row *row)
-{
-    const double told = 0.2 * (double)row->requests.told / 60;
-
-    if (row->requests.told <= 0)
-        return 1;
-    return row->requests.heard ? adaptive_least(1, told) : told;
-}
-
-double adaptive_pace_least(const struct adaptive_row *row)
-{
-    return adaptive_least(0.5, adaptive_pace_start(row) / 2);
-}
-
-double adaptive_pace_most(const struct adaptive_row *row)
-{
-    return row->requests.used > 0
-               ? adaptive_most(1.1 * row->requests.used / 60, adaptive_pace_least(row))
-               : ADAPTIVE_PACE_MAX;
-}
-
-double adaptive_recent_pace(const struct adaptive_row *row, int64_t now_ns)
-{
-    int64_t second = now_ns / NS_PER_S;
-    uint64_t sends = 0;
-
-    for (int64_t i = second - ADAPTIVE_SECONDS + 1; i <= second; i++)
-        if (i >= 0 && i <= row->sends_second && i > row->sends_second - ADAPTIVE_SECONDS)
-            sends += row->sends[i % ADAPTIVE_SECONDS];
-    return (double)sends / ADAPTIVE_SECONDS;
-}
 
 static void keep_quota(struct adaptive_quota *quota)
 {
@@ -82,6 +51,7 @@ void adaptive_keep(struct adaptive_row *row)
     keep_quota(&row->requests);
     keep_quota(&row->tokens);
     row->pace = adaptive_within(row->pace, adaptive_pace_least(row), ADAPTIVE_PACE_MAX);
+    row->pace_learned = adaptive_within(row->pace_learned, 0, ADAPTIVE_PACE_MAX);
     row->last_step = adaptive_within(row->last_step, 0, 1e6);
 }
 
@@ -152,7 +122,8 @@ static void forgive(struct adaptive_row *row, double seconds, int64_t now_ns)
     bool budget = row->window.budget_wanted > 0;
     bool pace = row->window.pace_wanted > 0 && row->pace >= row->requests.used / 60;
 
-    if (row->cuts == 0 || (rest_ns > REST_NS && row->cut_sends >= REST_SENDS)) {
+    if (row->cuts == 0 || rest_ns > REST_MAX_NS ||
+        (rest_ns > REST_NS && row->cut_sends >= REST_SENDS)) {
         use_more(&row->requests, bind && (budget || pace), seconds);
         use_more(&row->tokens, budget && !bind, seconds);
     }
@@ -272,25 +243,6 @@ static void close_window(struct adaptive_row *row, int64_t now_ns)
     adaptive_window_begin(row, now_ns);
 }
 
-/* ---- once per second ------------------------------------------------------------------------ */
-
-static void govern_pace(struct adaptive_row *row, int64_t now_ns)
-{
-    if (row->second_pace_wanted > 0) {
-        if (row->second_refusals == 0)
-            row->pace =
-                adaptive_least(adaptive_pace_most(row), row->pace * (1 + row->growth) + 0.05);
-    } else {
-        double used = 1.5 * adaptive_recent_pace(row, now_ns) + 1;
-
-        row->pace = adaptive_most(adaptive_pace_start(row), adaptive_least(row->pace, used));
-    }
-    row->second_pace_wanted = 0;
-    row->second_refusals = 0;
-    row->second_ns = now_ns;
-    adaptive_keep(row);
-}
-
 /* ---- by time alone -------------------------------------------------------------------------- */
 
 /* An upstream that limits growth forgets us in a silence: the longer, the slower we begin again. */
@@ -310,6 +262,7 @@ static void end_drain(struct adaptive_row *row, int64_t now_ns)
                               after_silence(row->pace, adaptive_seconds(now_ns - row->drain_ns)));
     row->second_pace_wanted = 0;
     row->second_refusals = 0;
+    row->second_answers = 0;
     row->second_ns = now_ns;
     adaptive_set_state(row, ADAPTIVE_RECOVERY, now_ns);
     adaptive_keep(row);
@@ -329,5 +282,5 @@ void adaptive_tick(struct adaptive_row *row, int64_t now_ns)
     if (adaptive_window_is_due(row, now_ns))
         close_window(row, now_ns);
     if (now_ns - row->second_ns >= NS_PER_S)
-        govern_pace(row, now_ns);
+        adaptive_govern_pace(row, now_ns);
 }

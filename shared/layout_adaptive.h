@@ -65,6 +65,9 @@ struct adaptive_row {
     double limit;                                 /* L: bound of calls in flight */
     double watermark;                             /* W: highest number in flight that went well */
     double pace;                                  /* rp: requests per second */
+    double pace_learned;                          /* the highest that was needed and went well */
+    double pace_cut;                              /* after the last cut */
+    double answered_share;                        /* of a wanted second's sends, in slow start */
     double growth;                                /* gam: of the pace, per second */
     double mean_output;                           /* tokens; 0 = none yet */
     double hold_limit;                            /* L when HOLD began */
@@ -79,7 +82,8 @@ struct adaptive_row {
     int64_t second_ns;                            /* the pace was last looked at */
     int64_t sends_second;                         /* the newest second in sends[] */
     uint32_t sends[ADAPTIVE_SECONDS];             /* [second % ADAPTIVE_SECONDS] */
-    uint32_t second_refusals, second_pace_wanted; /* since second_ns */
+    uint32_t second_refusals, second_pace_wanted; /* since second_ns ... */
+    uint32_t second_answers, unused;              /* ... likewise */
     uint64_t refusals[8];                         /* ever, by enum adaptive_kind */
     uint64_t cuts;                                /* refusals that counted */
     struct adaptive_base tpt_base;                /* seconds per token, streams */

@@ -109,7 +109,7 @@ static void without_quotas_nothing_bounds_but_pace_and_calls(void **state)
     limits = adaptive_may_send(&row, now_ns);
     assert_int_equal(limits.requests.capacity_micro, 0);
     assert_int_equal(limits.tokens.capacity_micro, 0);
-    assert_int_equal(limits.interval_ns, NS_PER_S);
+    assert_int_equal(limits.interval_ns, NS_PER_S / 2);
 }
 
 static void new_terms_keep_what_was_learned(void **state)
@@ -204,6 +204,27 @@ static void without_a_quota_a_steady_minute_tells(void **state)
     assert_true(adaptive_may_send(&row, now_ns).requests.capacity_micro > 0);
 }
 
+/* A limit per second has forgotten before that. */
+static void who_asks_for_long_speaks_of_a_minute(void **state)
+{
+    struct adaptive_refusal refusal = {
+        .kind = ADAPTIVE_RPS, .requests_60s = 60, .retry_after_ns = 52 * NS_PER_S};
+
+    (void)state;
+    assert_int_equal(adaptive_refine(&row, &refusal, now_ns), ADAPTIVE_RPM);
+    refusal.kind = ADAPTIVE_TPS;
+    assert_int_equal(adaptive_refine(&row, &refusal, now_ns), ADAPTIVE_TPM);
+    refusal.retry_after_ns = 2 * NS_PER_S;
+    assert_int_equal(adaptive_refine(&row, &refusal, now_ns), ADAPTIVE_TPS);
+    /* but not all of what was used goes at once: who else uses the account may stop */
+    refusal = (struct adaptive_refusal){.kind = ADAPTIVE_RPM,
+                                        .epoch = row.epoch,
+                                        .requests_60s = 3,
+                                        .retry_after_ns = 52 * NS_PER_S};
+    assert_true(adaptive_refused(&row, &refusal, now_ns));
+    assert_true(near(row.requests.used, 0.97 * 120));
+}
+
 /* A limit per second forgets in a second: refused a third time after two cuts, it is none. */
 static void cuts_that_do_not_help_were_for_the_wrong_reason(void **state)
 {
@@ -217,6 +238,23 @@ static void cuts_that_do_not_help_were_for_the_wrong_reason(void **state)
     assert_true(refuse(ADAPTIVE_RPM, 300, 0));
     assert_int_equal(row.drain_kind, ADAPTIVE_RPM);
     assert_true(near(row.requests.used, 0.97 * 300));
+}
+
+/* Met again when the pace is what it was before the cut, it may well be one. */
+static void a_limit_per_second_is_met_again_at_its_pace(void **state)
+{
+    (void)state;
+    row.pace = 8;
+    for (int i = 0; i < 4; i++) {
+        assert_true(refuse(ADAPTIVE_RPM, 300, 0));
+        assert_int_equal(row.drain_kind, ADAPTIVE_RPS);
+        end_drain();
+        row.pace = 8;
+    }
+    row.pace = row.pace_cut = 0.8; /* there is no limit per second below one */
+    row.pace *= 1.2;
+    assert_true(refuse(ADAPTIVE_RPM, 300, 0));
+    assert_int_equal(row.drain_kind, ADAPTIVE_RPM);
 }
 
 static void pauses_double_for_the_same_reason_only(void **state)
@@ -377,6 +415,7 @@ static void i3_an_older_epoch_changes_no_state(void **state)
 
 /* ---- what it is asked --------------------------------------------------------------------------- */
 
+/* Of an upstream that refused growth once. */
 static void i11_idle_time_buys_no_burst(void **state)
 {
     static const int64_t idle_s[] = {9, 10, 25, 40, 1000, 1000000000};
@@ -391,6 +430,7 @@ static void i11_idle_time_buys_no_burst(void **state)
         row.limit = 64;
         row.watermark = 64;
         row.full = 2;
+        row.refusals[ADAPTIVE_BURST] = 1;
         row.state = ADAPTIVE_PROBING;
         now_ns += idle_s[i] * NS_PER_S;
         adaptive_resume_after_idle(&row, idle_s[i] * NS_PER_S, now_ns);
@@ -531,6 +571,8 @@ int main(void)
         cmocka_unit_test_setup(a_minute_is_told_from_a_second_by_own_use, fresh),
         cmocka_unit_test_setup(without_a_quota_a_steady_minute_tells, fresh),
         cmocka_unit_test_setup(cuts_that_do_not_help_were_for_the_wrong_reason, fresh),
+        cmocka_unit_test_setup(who_asks_for_long_speaks_of_a_minute, fresh),
+        cmocka_unit_test_setup(a_limit_per_second_is_met_again_at_its_pace, fresh),
         cmocka_unit_test_setup(pauses_double_for_the_same_reason_only, fresh),
         cmocka_unit_test_setup(a_limit_per_second_needs_the_shortest_pause, fresh),
         cmocka_unit_test_setup(retry_after_replaces_the_pause_within_reason, fresh),

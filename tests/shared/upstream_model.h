@@ -192,6 +192,8 @@ struct model_run {
     double static_rate;          /* MODEL_STATIC: share of the quotas ... */
     uint32_t static_in_flight;   /* ... and bound */
     double arrivals_per_s, long_share;
+    /* Or so many short calls at once, every so many seconds, answered after 100 ms. */
+    int32_t burst_calls, burst_every_s;
     int32_t idle_from_s, idle_to_s;
     int32_t change_s, back_s; /* the limits change, and come back; 0 = do not */
     struct model_limits changed;
@@ -228,6 +230,18 @@ struct model_gateway {
     double mean_output;
     double queued_cost;
 };
+
+static inline void model_bursts(struct model_gateway *gateway)
+{
+    const struct model_run *run = gateway->run;
+
+    for (int64_t second = 0; second < run->run_s; second += run->burst_every_s)
+        for (int32_t i = 0; i < run->burst_calls; i++)
+            if ((second < run->idle_from_s || second >= run->idle_to_s) &&
+                gateway->jobs_count + 1 < JOBS_MAX)
+                gateway->jobs[gateway->jobs_count++] = (struct model_job){
+                    .arrived_ns = BEGIN_NS + second * NS_PER_S, .input = 50, .output = 2};
+}
 
 static inline void model_arrivals(struct model_gateway *gateway)
 {
@@ -313,7 +327,7 @@ static inline void model_send(struct model_gateway *gateway, uint32_t number, in
     run->waited_s[second] += (double)(now_ns - job->arrived_ns) / 1e9;
     job->refused = model_upstream_ask(upstream, job->input, now_ns);
     if (job->refused == ADAPTIVE_KINDS) {
-        job->prefill_left_s = 0.3 + job->input * 1e-4;
+        job->prefill_left_s = run->burst_calls > 0 ? 0.05 : 0.3 + job->input * 1e-4;
         job->left = job->output;
         upstream->active[upstream->active_count++] = number;
         return;
@@ -508,7 +522,10 @@ static inline void model_gateway_init(struct model_gateway *gateway, struct mode
         bucket_init(&gateway->requests, &requests, BEGIN_NS);
         bucket_init(&gateway->tokens, &tokens, BEGIN_NS);
     }
-    model_arrivals(gateway);
+    if (run->burst_calls > 0)
+        model_bursts(gateway);
+    else
+        model_arrivals(gateway);
 }
 
 static inline void model_gateway_release(struct model_gateway *gateway)
