@@ -136,7 +136,7 @@ function socketReplacements({ socket, statusSocket }) {
 
 function apacheCommand({ directory, port, ...sockets }) {
     const include = example('apache.conf', directory, socketReplacements(sockets));
-    const modules = ['mpm_event', 'authz_core', 'authz_host', 'env', 'reqtimeout', 'proxy', 'proxy_fcgi'];
+    const modules = ['mpm_event', 'authz_core', 'authz_host', 'env', 'headers', 'reqtimeout', 'proxy', 'proxy_fcgi'];
     const main = path.join(directory, 'apache.main.conf');
     writeFileSync(main, `
 ServerRoot "${directory}"
