@@ -17,7 +17,7 @@
 #define RETRY_AFTER_MAX_S 60.0
 #define JITTER 0.25
 #define FAULTS_OF_A_CAP 2U
-#define MINUTE_ASKED_NS (5 * NS_PER_S) /* a limit per second has forgotten by then */
+#define MINUTE_ASKED_NS (5 * NS_PER_S)
 #define GREW_BACK 1.1
 #define CUT_MOST 0.2
 #define USED_MOST 0.8 /* of a per-minute quota: below, a per-second limit refused */
@@ -221,6 +221,11 @@ static const double cool_s[ADAPTIVE_KINDS] = {
     [ADAPTIVE_BURST] = 1.5, [ADAPTIVE_CAP] = 2.0, [ADAPTIVE_FAULT] = 2.0,
 };
 
+bool adaptive_asks_for_minute(int64_t retry_after_ns)
+{
+    return retry_after_ns >= MINUTE_ASKED_NS;
+}
+
 /* As fast as before the last cut, so that a limit per second may refuse again; below one call a second,
  * there is none to meet. */
 static bool grew_back(const struct adaptive_row *row)
@@ -239,7 +244,7 @@ static bool is_per_minute(const struct adaptive_row *row, const struct adaptive_
     int64_t used = per_second == ADAPTIVE_RPS ? refusal->requests_60s : refusal->tokens_60s;
     double known = quota->ceiling > 0 ? adaptive_least(quota->used, quota->ceiling) : quota->used;
 
-    if (refusal->retry_after_ns >= MINUTE_ASKED_NS)
+    if (adaptive_asks_for_minute(refusal->retry_after_ns))
         return true;
     if (row->cuts > 0 && row->drain_kind == per_second && row->drains > 0 &&
         now_ns - row->drain_ns < DRAINS_NS && !grew_back(row))

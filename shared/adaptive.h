@@ -101,6 +101,8 @@ struct adaptive_refusal {
     int64_t tokens_60s;     /* ... and used, with the refused one's input */
     uint32_t random;        /* any bits */
 };
+/* So long a wait is that of a minute's quota: a limit per second has forgotten by then. */
+bool adaptive_asks_for_minute(int64_t retry_after_ns);
 /* The refusal with kinds RPM/RPS and TPM/TPS made right from own use: a per-minute quota is only
  * reached by who used most of it. */
 enum adaptive_kind adaptive_refine(const struct adaptive_row *row,

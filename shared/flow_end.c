@@ -120,12 +120,17 @@ void flow_cancel(struct gate *gate, uint32_t *place, int64_t now_ns)
     *place = NO_INDEX;
 }
 
-/* A minute's quota is only reached by who used most of it; otherwise it was a second's. */
+/* A minute's quota is only reached by who used most of it; otherwise it was a second's, unless it asks
+ * for longer than that: then the quota is not what it is taken for. */
 static enum adaptive_kind refine(const struct flow_row *flow,
                                  const struct adaptive_refusal *refusal, int64_t now_ns)
 {
     if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
         return adaptive_refine(&flow->adaptive, refusal, now_ns);
+    if (refusal->kind == ADAPTIVE_RPS && adaptive_asks_for_minute(refusal->retry_after_ns))
+        return ADAPTIVE_RPM;
+    if (adaptive_asks_for_minute(refusal->retry_after_ns))
+        return refusal->kind;
     if ((refusal->kind == ADAPTIVE_RPM || refusal->kind == ADAPTIVE_RPS) &&
         flow->requests_quota > 0)
         return refusal->requests_60s >= flow->requests_quota * 4 / 5 ? ADAPTIVE_RPM : ADAPTIVE_RPS;

@@ -210,9 +210,8 @@ static bool is_refined(const struct attempt *attempt)
                                                             : terms->requests_quota) > 0;
 }
 
-/* For the ledger: which limit of the upstream it ran into (F12); NULL: none. kind: as made right from
- * our own use, where refined. */
-static const char *limit_word(const struct attempt *attempt, bool refined, enum adaptive_kind kind)
+/* Of a throttle that our own use does not tell apart. */
+static const char *throttle_word(const struct judgement *judgement)
 {
     static const char *const words[] = {
         [THROTTLE_UNKNOWN] = "unknown",        [THROTTLE_REQUESTS] = "requests",
@@ -220,9 +219,22 @@ static const char *limit_word(const struct attempt *attempt, bool refined, enum 
         [THROTTLE_CONCURRENCY] = "saturation",
     };
 
+    if (adaptive_asks_for_minute(judgement->retry_after_ms * NS_PER_MS)) {
+        if (judgement->dimension == THROTTLE_REQUESTS)
+            return adaptive_kind_name(ADAPTIVE_RPM);
+        if (judgement->dimension == THROTTLE_TOKENS)
+            return adaptive_kind_name(ADAPTIVE_TPM);
+    }
+    return words[judgement->dimension];
+}
+
+/* For the ledger: which limit of the upstream it ran into (F12); NULL: none. kind: as made right from
+ * our own use, where refined. */
+static const char *limit_word(const struct attempt *attempt, bool refined, enum adaptive_kind kind)
+{
     switch (attempt->judgement.class) {
     case ATTEMPT_THROTTLE:
-        return refined ? adaptive_kind_name(kind) : words[attempt->judgement.dimension];
+        return refined ? adaptive_kind_name(kind) : throttle_word(&attempt->judgement);
     case ATTEMPT_TRANSIENT:
         return attempt->status == 503 || attempt->status == 529 ? "saturation" : NULL;
     case ATTEMPT_QUOTA_DAY:

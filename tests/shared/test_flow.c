@@ -275,6 +275,30 @@ static void f3_a_refused_request_stays_spent_an_unsent_one_comes_back(void **sta
     assert_int_equal(flow->refusals[ADAPTIVE_RPS], 1);
 }
 
+/* Configured 600, granted 60: what is refused for 52 s is no limit per second. */
+static void f7_a_long_wait_is_that_of_a_minute(void **state)
+{
+    static const enum adaptive_kind kinds[][2] = {{ADAPTIVE_RPM, ADAPTIVE_RPM},
+                                                  {ADAPTIVE_RPS, ADAPTIVE_RPM},
+                                                  {ADAPTIVE_TPM, ADAPTIVE_TPM},
+                                                  {ADAPTIVE_BURST, ADAPTIVE_BURST}};
+    const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_RATE);
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        struct flow_answer answer;
+        struct flow_end end = {
+            .refused = true, .kind = kinds[i][0], .retry_after_ns = 52 * NS_PER_S};
+
+        now += 120 * NS_PER_S;
+        answer = arrive(&terms, 1, FLOW_NORMAL);
+        assert_int_equal(answer.verdict, FLOW_GRANTED);
+        flow_sent(&gate, answer.place, now);
+        end.now_ns = now;
+        assert_int_equal(flow_refund(&gate, &answer.place, &end), kinds[i][1]);
+    }
+}
+
 static void f7_retry_after_stops_the_flow_for_a_minute_at_most(void **state)
 {
     const struct flow_terms terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
@@ -528,6 +552,7 @@ int main(void)
         TEST(f4_a_long_answer_is_charged_as_it_comes_and_once),
         TEST(f6_every_exit_settles_once),
         TEST(f3_a_refused_request_stays_spent_an_unsent_one_comes_back),
+        TEST(f7_a_long_wait_is_that_of_a_minute),
         TEST(f7_retry_after_stops_the_flow_for_a_minute_at_most),
         TEST(b4_a_storm_that_leaves_changes_no_balance),
         TEST(b4_a_grant_that_is_not_used_changes_no_balance),

@@ -213,7 +213,7 @@ static void f3_what_was_refused_costs_its_request_but_no_units(void **state)
     scene_serve(now, 0, say_429_for_two_minutes);
     assert_int_equal(scene_run(*state), STEP_NEXT);
     assert_use("a", 1, 0);
-    assert_int_equal(view_of("a").refusals[ADAPTIVE_RPS], 1);
+    assert_int_equal(view_of("a").refusals[ADAPTIVE_RPM], 1); /* no second is that long */
     assert_int_equal(view_of("a").completed, 0);
     assert_true(view_of("a").paused_for_ns > 50 * NS_PER_S); /* until it may be asked again */
     assert_true(scene_head_has(now, "Status: 429"));
