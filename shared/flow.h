@@ -197,6 +197,7 @@ struct flow_view {
     enum flow_strategy strategy;
     enum flow_unit unit;
     int64_t requests_quota, units_quota; /* in force; 0 = not known */
+    int64_t requests_configured, units_configured, requests_told, units_told; /* 0 = not */
     enum flow_quota_origin requests_origin, units_origin;
     int64_t requests_left, units_left;       /* of it, as the upstream told last; -1 = it did not */
     int64_t requests_balance, units_balance; /* whole ones; INT64_MAX = no bound */

@@ -497,6 +497,10 @@ static void view(struct flow_row *flow, int64_t now_ns, struct flow_view *ret)
         .unit = (enum flow_unit)flow->unit,
         .requests_quota = flow->requests_quota,
         .units_quota = keeps_units ? flow->units_quota : 0,
+        .requests_configured = flow->requests_known.configured,
+        .units_configured = flow->units_known.configured,
+        .requests_told = flow->requests_known.told,
+        .units_told = flow->units_known.told,
         .requests_origin = origin_of(&flow->requests_known, flow->adaptive.requests.used),
         .units_origin = keeps_units ? origin_of(&flow->units_known, flow->adaptive.tokens.used)
                                     : FLOW_QUOTA_UNKNOWN,

@@ -37,6 +37,9 @@ static bool is_adaptive(const struct flow_view *flow)
     return flow->strategy == FLOW_STRATEGY_ADAPTIVE;
 }
 
+#define SHARE_BELOW 0.97 /* adaptive uses so much of what was refused */
+#define SHARE_LOW 0.8
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static void text_quota(struct text *out, int64_t used, int64_t quota, const char *what)
@@ -46,9 +49,17 @@ static void text_quota(struct text *out, int64_t used, int64_t quota, const char
         text_printf(out, " of %" PRId64, quota);
 }
 
-/* Where a quota is known from, and what is left of it as the upstream said last. */
-static void text_origin(struct text *out, const char *what, enum flow_quota_origin origin,
-                        int64_t left)
+/* Of a flow's view, for one of its quotas. */
+struct quota_view {
+    const char *what;
+    enum flow_quota_origin origin;
+    int64_t configured, told, left;
+    double share; /* that is used, adaptive; 1 = all */
+};
+
+/* Where a quota is known from, what the upstream says against the configuration, and what is left of it
+ * as it said last. */
+static void text_origin(struct text *out, const struct quota_view *quota)
 {
     static const char *const words[] = {
         [FLOW_QUOTA_UNKNOWN] = "not known",
@@ -57,9 +68,20 @@ static void text_origin(struct text *out, const char *what, enum flow_quota_orig
         [FLOW_QUOTA_REFUSALS] = "from refusals",
     };
 
-    text_printf(out, "%s %s", what, words[origin]);
-    if (left >= 0)
-        text_printf(out, " (%" PRId64 " left there)", left);
+    text_printf(out, "%s %s", quota->what, words[quota->origin]);
+    if (quota->origin == FLOW_QUOTA_HEADERS && quota->configured > 0)
+        text_printf(out, ": configured %" PRId64 ", the upstream says %" PRId64, quota->configured,
+                    quota->told);
+    else if (quota->origin == FLOW_QUOTA_CONFIGURED && quota->share < SHARE_LOW)
+        text_printf(out, " %" PRId64 ", refused at about %.0f", quota->configured,
+                    quota->share * (double)quota->configured / SHARE_BELOW);
+    if (quota->left >= 0)
+        text_printf(out, " (%" PRId64 " left there)", quota->left);
+}
+
+static double used_share(const struct flow_view *flow, double share)
+{
+    return is_adaptive(flow) ? share : 1;
 }
 
 static void text_quotas(const struct flow_view *flow, struct text *out)
@@ -67,10 +89,21 @@ static void text_quotas(const struct flow_view *flow, struct text *out)
     if (flow->strategy < FLOW_STRATEGY_RATE)
         return;
     text_append_string(out, "  quotas        ");
-    text_origin(out, "sends", flow->requests_origin, flow->requests_left);
+    text_origin(out, &(struct quota_view){.what = "sends",
+                                          .origin = flow->requests_origin,
+                                          .configured = flow->requests_configured,
+                                          .told = flow->requests_told,
+                                          .left = flow->requests_left,
+                                          .share = used_share(flow, flow->learned.requests_share)});
     if (flow->strategy != FLOW_STRATEGY_RATE) {
         text_append_string(out, "; ");
-        text_origin(out, status_unit_name(flow->unit), flow->units_origin, flow->units_left);
+        text_origin(out,
+                    &(struct quota_view){.what = status_unit_name(flow->unit),
+                                         .origin = flow->units_origin,
+                                         .configured = flow->units_configured,
+                                         .told = flow->units_told,
+                                         .left = flow->units_left,
+                                         .share = used_share(flow, flow->learned.tokens_share)});
     }
     text_append_char(out, '\n');
 }

@@ -62,6 +62,22 @@ static void text_tells_limits_use_waits_and_what_was_learned_F12(void **state)
         "a thread to wait in\n");
 }
 
+static void a_quota_that_is_configured_too_high_is_told(void **state)
+{
+    (void)state;
+    flows[0].requests_configured = 600;
+    flows[0].requests_told = 60;
+    snapshot.flow_count = 1;
+    status_flows_text(&snapshot, &out);
+    assert_has(text_string(&out), "  quotas        sends from its headers: configured 600, the "
+                                  "upstream says 60 (41 left there); tokens from refusals\n");
+    text_clear(&out);
+    flows[0].requests_origin = FLOW_QUOTA_CONFIGURED;
+    flows[0].learned.requests_share = 0.97 * 0.1;
+    status_flows_text(&snapshot, &out);
+    assert_has(text_string(&out), "sends configured 600, refused at about 60 (41 left there)");
+}
+
 static void what_is_not_known_is_not_told(void **state)
 {
     (void)state;
@@ -167,6 +183,7 @@ int main(void)
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(text_tells_limits_use_waits_and_what_was_learned_F12),
+        TEST(a_quota_that_is_configured_too_high_is_told),
         TEST(what_is_not_known_is_not_told),
         TEST(json_has_every_number_F12),
         TEST(what_clients_send_becomes_no_markup),
