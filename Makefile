@@ -299,7 +299,7 @@ $(B)/bench/fast_clock.so: tests/bench/fast_clock.c Makefile | deps
 	$(call say,LINK)
 	$(Q)$(CC) $(filter-out -fPIE,$(CFLAGS)) -U_FORTIFY_SOURCE -fPIC -shared $< -o $@
 # fakes: the test's program also needs the fake's object, which comes before the library
-$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempt_book attempts candidates flow_call flow_head flow_retry flow_usage heartbeat identify lanes receive relay respond route settle upstream upstream_head): \
+$(patsubst %,$(B)/tests/bin/worker/test_%,accept admission attempt attempt_book attempts candidates flow_call flow_head flow_usage heartbeat identify lanes receive relay respond route settle upstream upstream_head): \
 	$(B)/tests/fakes/fastcgi.o
 # a test program of several files
 $(B)/tests/bin/scenarios/run_scenarios: $(SCENARIO_PARTS:%=$(B)/%.o)
