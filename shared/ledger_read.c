@@ -59,27 +59,20 @@ static const char latencies_sql[] =
 #define WALL_MS(column) "CAST(round((julianday(" column ") - 2440587.5) * 86400000.0) AS INTEGER)"
 
 static const char exchanges_sql[] =
+    /* clang-format off */
     "WITH newest AS (SELECT coalesce(sources.quota_group, attempts.source) AS quota_group,"
     "  model_asked, coalesce(limit_kind, '') AS limit_kind, coalesce(attempts.error, '') AS error,"
-    "  " WALL_MS(
-        "attempts.started_at") " AS started_ms,"
-                               "  " WALL_MS(
-                                   "attempts.ended_at") " AS ended_ms,"
-                                                        "  coalesce(est_tokens, -1) AS est_tokens, "
-                                                        "coalesce(settled_tokens, -1) AS "
-                                                        "settled_tokens,"
-                                                        "  coalesce(attempts.status, 0) BETWEEN "
-                                                        "200 AND 299 AND attempts.error IS NULL AS "
-                                                        "good"
-                                                        " FROM calls JOIN attempts ON "
-                                                        "attempts.logical_call_id = calls.call_id"
-                                                        "  LEFT JOIN sources ON sources.name = "
-                                                        "attempts.source"
-                                                        " WHERE calls.arrived_at >= ?1 AND "
-                                                        "calls.arrived_at <= ?2 AND "
-                                                        "attempts.ended_at IS NOT NULL"
-                                                        " ORDER BY calls.arrived_at DESC LIMIT ?3)"
-                                                        " SELECT * FROM newest ORDER BY started_ms";
+    "  " WALL_MS("attempts.started_at") " AS started_ms,"
+    "  " WALL_MS("attempts.ended_at") " AS ended_ms,"
+    "  coalesce(est_tokens, -1) AS est_tokens, coalesce(settled_tokens, -1) AS settled_tokens,"
+    "  coalesce(attempts.status, 0) BETWEEN 200 AND 299 AND attempts.error IS NULL AS good,"
+    "  coalesce(" WALL_MS("sources.loaded_at") ", 0) AS loaded_ms"
+    " FROM calls JOIN attempts ON attempts.logical_call_id = calls.call_id"
+    "  LEFT JOIN sources ON sources.name = attempts.source"
+    " WHERE calls.arrived_at >= ?1 AND calls.arrived_at <= ?2 AND attempts.ended_at IS NOT NULL"
+    " ORDER BY calls.arrived_at DESC LIMIT ?3)"
+    " SELECT * FROM newest ORDER BY started_ms";
+/* clang-format on */
 
 static bool failed(struct ledger_reader *reader)
 {
@@ -301,6 +294,7 @@ bool ledger_read_exchanges(struct ledger_reader *reader, const struct ledger_exc
             .est_tokens = sqlite3_column_int64(statement, 6),
             .settled_tokens = sqlite3_column_int64(statement, 7),
             .good = sqlite3_column_int(statement, 8) != 0,
+            .loaded_wall_ms = sqlite3_column_int64(statement, 9),
         };
 
         take(context, &exchange);

@@ -64,7 +64,8 @@ struct ledger_exchange {
     const char *limit_kind, *error;  /* "" = none */
     int64_t started_wall_ms, ended_wall_ms;
     int64_t est_tokens, settled_tokens; /* -1 = not known */
-    bool good;                          /* answered, without an error */
+    int64_t loaded_wall_ms; /* when the source's configuration was loaded last; 0 = not known */
+    bool good;              /* answered, without an error */
 };
 typedef void ledger_exchange_function(void *context, const struct ledger_exchange *exchange);
 struct ledger_exchange_wish {

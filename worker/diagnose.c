@@ -102,13 +102,15 @@ static enum diagnose_limit settle_limit(const struct scene *scene, size_t i)
     const struct diagnose_flow *flow = scene->flow;
     int64_t sends = (int64_t)(i - scene->minute) + 1;
     int64_t recent = (int64_t)(i - scene->ten) + 1;
+    bool in_force = flow->exchanges[i].started_ms >= flow->loaded_ms;
 
     switch (flow->exchanges[i].limit) {
     case DIAGNOSE_REQUESTS:
-        return is_per_minute(sends, recent, flow->rpm) ? DIAGNOSE_RPM : DIAGNOSE_RPS;
+        return is_per_minute(sends, recent, in_force ? flow->rpm : 0) ? DIAGNOSE_RPM : DIAGNOSE_RPS;
     case DIAGNOSE_TOKENS:
-        return is_per_minute(scene->tokens_minute, scene->tokens_ten, flow->tpm) ? DIAGNOSE_TPM
-                                                                                 : DIAGNOSE_TPS;
+        return is_per_minute(scene->tokens_minute, scene->tokens_ten, in_force ? flow->tpm : 0)
+                   ? DIAGNOSE_TPM
+                   : DIAGNOSE_TPS;
     case DIAGNOSE_RPM:
     case DIAGNOSE_RPS:
     case DIAGNOSE_TPM:
@@ -175,6 +177,12 @@ static void count_refusal(const struct scene *scene, size_t i, struct diagnose_f
      * it was refused within the millisecond. */
     lower(&finding->in_progress, (int64_t)(i + 1 > scene->ended ? i + 1 - scene->ended : 1), first);
     finding->count++;
+    if (now_ms < scene->flow->loaded_ms)
+        return;
+    first = finding->in_force == 0;
+    lower(&finding->sends_in_force, (int64_t)(i - scene->minute) + 1, first);
+    lower(&finding->tokens_in_force, scene->tokens_minute, first);
+    finding->in_force++;
 }
 
 static int64_t median(int64_t *values, size_t count)

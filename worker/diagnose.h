@@ -60,12 +60,15 @@ struct diagnose_exchange {
 
 struct diagnose_finding {
     size_t count;
+    size_t
+        in_force; /* of them, those since the configuration was loaded: what numbers are made of */
     enum diagnose_pattern pattern;
     unsigned percent; /* of the refusals that show it; LONG_TEXTS, INTERMITTENT: 100 */
     unsigned minutes; /* in which there were any */
     /* The least at which it was refused: sends and tokens of the 60 s before, the refused one
      * included; exchanges in progress. */
     int64_t sends_60s, tokens_60s, in_progress;
+    int64_t sends_in_force, tokens_in_force; /* likewise, of those since then */
     int64_t
         long_ratio_percent; /* length of refused to that of answered ones, medians; 0 = not known */
     char code[48];          /* the upstream's, of the newest */
@@ -80,6 +83,7 @@ struct diagnose_flow {
     char codes[DIAGNOSE_CODES][48];
     unsigned code_count;
     int64_t rpm, tpm;         /* as configured; 0 = not known */
+    int64_t loaded_ms;        /* since when; 0 = ever */
     size_t attempts, refused; /* filled in, like the rest: since since_ms */
     struct diagnose_finding findings[DIAGNOSE_LIMITS];
 };

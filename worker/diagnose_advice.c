@@ -235,10 +235,10 @@ static bool lower_quota(struct advising *advising, const char *key, int64_t refu
             count_line(advising, (struct place){"source", source->name}, key, most, now);
     }
     note(advising,
-         "The upstream refused at %" PRId64 " in 60 s, below the %s of %" PRId64
-         " that is configured: the account is granted less, or somebody else uses it too; if so, "
+         "Configured %s = %" PRId64 ", refused at %" PRId64
+         " in 60 s: the account is granted less, or somebody else uses it too; if so, "
          "flow = adaptive follows what is left.",
-         refused_at, key, quota);
+         key, quota, refused_at);
     return true;
 }
 
@@ -269,6 +269,24 @@ static bool all_start_slowly(struct advising *advising)
     return slower;
 }
 
+/* Were there enough of them to change a number, or what is in force already? */
+static bool is_enough(struct advising *advising, enum diagnose_limit limit)
+{
+    const struct diagnose_finding *finding = &advising->flow->findings[limit];
+
+    if (finding->in_force >= DIAGNOSE_LEAST)
+        return true;
+    if (finding->in_force < finding->count)
+        note(advising,
+             "%s: %zu of %zu refusals were met under another configuration, before the present one "
+             "was loaded; nothing is concluded from those.",
+             diagnose_limit_name(limit), finding->count - finding->in_force, finding->count);
+    else
+        note(advising, "%s: %zu refused, too few to change anything for.",
+             diagnose_limit_name(limit), finding->count);
+    return false;
+}
+
 /* The strategy in force should have kept the limit, and did not. */
 static enum flow_strategy step_up(struct advising *advising, enum diagnose_limit limit)
 {
@@ -276,11 +294,13 @@ static enum flow_strategy step_up(struct advising *advising, enum diagnose_limit
 
     if (advising->now == FLOW_STRATEGY_ADAPTIVE)
         return FLOW_STRATEGY_ADAPTIVE;
+    if (!is_enough(advising, limit))
+        return advising->now;
     if (limit == DIAGNOSE_RPM &&
-        lower_quota(advising, "rpm", finding->sends_60s, advising->flow->rpm))
+        lower_quota(advising, "rpm", finding->sends_in_force, advising->flow->rpm))
         return advising->now;
     if (limit == DIAGNOSE_TPM &&
-        lower_quota(advising, "tpm", finding->tokens_60s, advising->flow->tpm))
+        lower_quota(advising, "tpm", finding->tokens_in_force, advising->flow->tpm))
         return advising->now;
     if (limit == DIAGNOSE_BURST && advising->now == FLOW_STRATEGY_SHAPING &&
         all_start_slowly(advising))
@@ -417,7 +437,7 @@ static void advise_in_flight(struct advising *advising)
     for (size_t i = 0; i < LENGTH(limits); i++) {
         const struct diagnose_finding *finding = &advising->flow->findings[limits[i]];
 
-        if (finding->count >= DIAGNOSE_LEAST && finding->in_progress > 1)
+        if (finding->in_force >= DIAGNOSE_LEAST && finding->in_progress > 1)
             note(advising,
                  "%s was never met with fewer than %" PRId64
                  " calls in progress: max_concurrency = %" PRId64

@@ -96,6 +96,8 @@ static void take(void *context, const struct ledger_exchange *row)
         findings->incomplete = true;
         return;
     }
+    if (row->loaded_wall_ms > flow->loaded_ms)
+        flow->loaded_ms = row->loaded_wall_ms;
     flow->exchanges[flow->count++] = (struct diagnose_exchange){
         .started_ms = row->started_wall_ms,
         .ended_ms = row->ended_wall_ms,
@@ -203,6 +205,10 @@ static void text_details(const struct diagnose_flow *flow, struct text *out)
                     " tokens in 60 s, %" PRId64 " in progress\n",
                     diagnose_limit_name((enum diagnose_limit)i), status_plain(code, finding->code),
                     finding->sends_60s, finding->tokens_60s, finding->in_progress);
+        if (finding->in_force < finding->count)
+            text_printf(out, "  %s: %zu of them under another configuration\n",
+                        diagnose_limit_name((enum diagnose_limit)i),
+                        finding->count - finding->in_force);
     }
 }
 
@@ -258,8 +264,8 @@ static void json_text(struct text *out, const char *before, const char *value)
 
 static void json_finding(const struct diagnose_finding *finding, unsigned limit, struct text *out)
 {
-    text_printf(out, "{\"limit\":\"%s\",\"refused\":%zu",
-                diagnose_limit_name((enum diagnose_limit)limit), finding->count);
+    text_printf(out, "{\"limit\":\"%s\",\"refused\":%zu,\"in_force\":%zu",
+                diagnose_limit_name((enum diagnose_limit)limit), finding->count, finding->in_force);
     json_text(out,
               ",\"pattern\":", finding->count > 0 ? diagnose_pattern_name(finding->pattern) : "");
     json_text(out, ",\"code\":", finding->code);

@@ -177,7 +177,7 @@ static void a_strategy_that_was_not_enough_is_mended_F12(void **state)
     traffic_begin(&traffic, 0, 0);
     traffic_of_a_used_up_minute(&traffic, "rpm");
     assert_string_equal(advise(), "source up: rpm = 105 (120)\n");
-    assert_true(has_note("refused at 111 in 60 s"));
+    assert_true(has_note("Configured rpm = 120, refused at 111 in 60 s"));
 
     configure(QUOTAS, "flow = shaping\nflow_initial = 50\nflow_warmup_s = 0\n");
     traffic_begin(&traffic, 0, 0);
@@ -189,6 +189,36 @@ static void a_strategy_that_was_not_enough_is_mended_F12(void **state)
     /* flow_initial and flow_warmup_s would have no effect then, and say so */
     configure(QUOTAS, "flow = shaping\n");
     assert_string_equal(advise(), "scope main: flow = adaptive (shaping)\n");
+}
+
+/* One refusal, or some of before the configuration was loaded, change no number. */
+static void too_little_or_too_old_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t count = 1; count <= 3; count++) {
+        configure("rpm = 600\ntpm = 10000\n", "flow = shaping\n");
+        traffic_begin(&traffic, 0, 0);
+        for (unsigned i = 0; i < 80; i++)
+            (void)traffic_good(&traffic, 500);
+        for (size_t i = 0; i < count; i++)
+            (void)traffic_refused(&traffic, "tpm", 500);
+        (void)traffic_good(&traffic, 500);
+        assert_string_equal(advise(), count < 3 ? "" : "source up: tpm = 7695 (10000)\n");
+        assert_int_equal(has_note("too few"), count < 3);
+    }
+    /* rpm was 60 when it was refused, and is 600 since the last second */
+    configure("rpm = 600\ntpm = 100000\n", "flow = rate\n");
+    traffic_begin(&traffic, 0, 0);
+    traffic_of_a_used_up_minute(&traffic, "rpm");
+    traffic.flow.loaded_ms = traffic.now_ms - 1000;
+    assert_string_equal(advise(), "");
+    assert_true(has_note("rpm: 98 of 100 refusals were met under another configuration"));
+    traffic_begin(&traffic, 0, 0);
+    traffic_of_a_used_up_minute(&traffic,
+                                "requests"); /* nor told apart by what is configured now */
+    traffic.flow.loaded_ms = traffic.now_ms;
+    assert_string_equal(advise(), "");
+    assert_int_equal(traffic.flow.findings[DIAGNOSE_RPM].count, 100);
 }
 
 static void adaptive_is_told_from_a_quarrel_over_the_account_F12(void **state)
@@ -284,6 +314,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_learned_F12),
         cmocka_unit_test(dashscope_queues_by_itself_first_F12),
         cmocka_unit_test(a_strategy_that_was_not_enough_is_mended_F12),
+        cmocka_unit_test(too_little_or_too_old_changes_nothing),
         cmocka_unit_test(adaptive_is_told_from_a_quarrel_over_the_account_F12),
         cmocka_unit_test(a_route_without_a_scope_gets_one_F12),
         cmocka_unit_test(scopes_that_share_an_account_are_changed_together),

@@ -32,13 +32,13 @@ static void put_exchange(struct fixture *fixture, int64_t at_ms, const char *kin
 }
 
 /* Ten minutes of one a second; the last five of each minute are refused for the minute's quota. */
-static void put_minutes(struct fixture *fixture)
+static void put_minutes(struct fixture *fixture, int64_t loaded_ms)
 {
     const struct ledger_source source = {.name = "openai",
                                          .base_url = "https://a.example",
                                          .dialect = "openai",
                                          .quota_group = "acme",
-                                         .loaded_wall_ms = ARRIVED_WALL_MS};
+                                         .loaded_wall_ms = ARRIVED_WALL_MS + loaded_ms};
 
     assert_true(ledger_begin(fixture->ledger));
     assert_true(ledger_put_source(fixture->ledger, &source));
@@ -81,7 +81,7 @@ static void the_table_has_counts_and_patterns_F12(void **state)
 {
     struct fixture *fixture = *state;
 
-    put_minutes(fixture);
+    put_minutes(fixture, 0);
     assert_true(report(fixture, 600000, false));
     assert_has(page_text,
                "exchanges with upstreams from 2026-11-30T10:00:00.000Z to "
@@ -103,11 +103,22 @@ static void the_table_has_counts_and_patterns_F12(void **state)
     assert_has(page_text, "penstockctl try-fallback SCOPE");
 }
 
+static void what_was_met_under_another_configuration_is_told(void **state)
+{
+    struct fixture *fixture = *state;
+
+    put_minutes(fixture, 599000);
+    assert_true(report(fixture, 600000, false));
+    assert_has(page_text, "  rpm: 49 of them under another configuration\n");
+    assert_true(report(fixture, 600000, true));
+    assert_has(page_text, "{\"limit\":\"rpm\",\"refused\":50,\"in_force\":1,");
+}
+
 static void only_the_time_that_is_asked_for_is_told(void **state)
 {
     struct fixture *fixture = *state;
 
-    put_minutes(fixture);
+    put_minutes(fixture, 0);
     assert_true(report(fixture, 60000, false));
     assert_has(page_text, "model qwen-max: 60 exchanges, 5 refused");
     assert_true(report(fixture, 3000, false));
@@ -121,7 +132,7 @@ static void json_has_the_same_F12(void **state)
     struct fixture *fixture = *state;
     struct json_object *page, *flows, *flow, *limits, *limit, *found;
 
-    put_minutes(fixture);
+    put_minutes(fixture, 0);
     assert_true(report(fixture, 600000, true));
     page = json_tokener_parse(page_text);
     assert_non_null(page);
@@ -166,6 +177,7 @@ int main(void)
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_table_has_counts_and_patterns_F12),
+        TEST(what_was_met_under_another_configuration_is_told),
         TEST(only_the_time_that_is_asked_for_is_told),
         TEST(json_has_the_same_F12),
         TEST(without_a_ledger_the_reason_is_told),
