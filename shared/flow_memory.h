@@ -12,7 +12,9 @@
 struct flow_memory {
     struct adaptive_memory learned; /* taken when it is younger than ADAPTIVE_MEMORY_NS */
     struct estimate_row estimate;
-    int64_t age_ns; /* since the flow was last used */
+    /* What the upstream said of its quotas; for people. It is heard anew. */
+    int64_t requests_told, units_told; /* 0 = nothing */
+    int64_t age_ns;                    /* since the flow was last used */
 };
 
 /* Makes the pair's row. False: it has served calls already, so it knows better; or there is no row for

@@ -97,20 +97,27 @@ static bool is_per_minute(int64_t minute, int64_t ten, int64_t quota)
     return ten * 6 * 100 <= minute * 125;
 }
 
+/* The lower one; 0 = not known. */
+static int64_t in_force_of(int64_t configured, int64_t told)
+{
+    return told > 0 && (configured == 0 || told < configured) ? told : configured;
+}
+
 static enum diagnose_limit settle_limit(const struct scene *scene, size_t i)
 {
     const struct diagnose_flow *flow = scene->flow;
     int64_t sends = (int64_t)(i - scene->minute) + 1;
     int64_t recent = (int64_t)(i - scene->ten) + 1;
     bool in_force = flow->exchanges[i].started_ms >= flow->loaded_ms;
+    int64_t rpm = in_force_of(in_force ? flow->rpm : 0, flow->rpm_told);
+    int64_t tpm = in_force_of(in_force ? flow->tpm : 0, flow->tpm_told);
 
     switch (flow->exchanges[i].limit) {
     case DIAGNOSE_REQUESTS:
-        return is_per_minute(sends, recent, in_force ? flow->rpm : 0) ? DIAGNOSE_RPM : DIAGNOSE_RPS;
+        return is_per_minute(sends, recent, rpm) ? DIAGNOSE_RPM : DIAGNOSE_RPS;
     case DIAGNOSE_TOKENS:
-        return is_per_minute(scene->tokens_minute, scene->tokens_ten, in_force ? flow->tpm : 0)
-                   ? DIAGNOSE_TPM
-                   : DIAGNOSE_TPS;
+        return is_per_minute(scene->tokens_minute, scene->tokens_ten, tpm) ? DIAGNOSE_TPM
+                                                                           : DIAGNOSE_TPS;
     case DIAGNOSE_RPM:
     case DIAGNOSE_RPS:
     case DIAGNOSE_TPM:

@@ -82,9 +82,10 @@ struct diagnose_flow {
     size_t count, room;
     char codes[DIAGNOSE_CODES][48];
     unsigned code_count;
-    int64_t rpm, tpm;         /* as configured; 0 = not known */
-    int64_t loaded_ms;        /* since when; 0 = ever */
-    size_t attempts, refused; /* filled in, like the rest: since since_ms */
+    int64_t rpm, tpm;           /* as configured; 0 = not known */
+    int64_t loaded_ms;          /* since when; 0 = ever */
+    int64_t rpm_told, tpm_told; /* by the upstream; 0 = not */
+    size_t attempts, refused;   /* filled in, like the rest: since since_ms */
     struct diagnose_finding findings[DIAGNOSE_LIMITS];
 };
 /* For an exchange's code. */

@@ -116,6 +116,15 @@ struct model_limit diagnose_quota(const struct options *options, const char *quo
     return (struct model_limit){.glob = "*"};
 }
 
+const char *diagnose_source_model(const struct options *options, const char *quota_group,
+                                  const char *model)
+{
+    for (size_t i = 0; options && i < options->source_count; i++)
+        if (is_in_group(&options->sources[i], quota_group))
+            return model_at(&options->sources[i], model);
+    return model;
+}
+
 /* Could the scope be loaded with this strategy? (options_flow.c asks the same.) */
 static bool has_quotas(const struct scope_options *scope, enum flow_strategy strategy)
 {
@@ -219,6 +228,31 @@ static enum flow_strategy strategy_for(enum diagnose_limit limit)
     return strategies[limit];
 }
 
+static void quota_lines(struct advising *advising, const char *key, int64_t quota, int64_t most)
+{
+    for (size_t i = 0; advising->options && i < advising->options->source_count; i++) {
+        const struct source_options *source = &advising->options->sources[i];
+        int64_t now = key[0] == 'r' ? source->rpm : source->tpm;
+
+        if (is_in_group(source, advising->flow->quota_group) && now == quota)
+            count_line(advising, (struct place){"source", source->name}, key, most, now);
+    }
+}
+
+static bool is_told_lower(int64_t quota, int64_t told)
+{
+    return told > 0 && told < quota;
+}
+
+/* The upstream itself says that the quota is lower. */
+static void advise_told(struct advising *advising, const char *key, int64_t quota, int64_t told)
+{
+    if (!is_told_lower(quota, told) || advising->flow->refused == 0)
+        return;
+    quota_lines(advising, key, quota, told);
+    note(advising, "Configured %s = %" PRId64 ", the upstream says %" PRId64 ".", key, quota, told);
+}
+
 /* The account was refused below the quota that the configuration has: it must be lower. */
 static bool lower_quota(struct advising *advising, const char *key, int64_t refused_at,
                         int64_t quota)
@@ -227,13 +261,7 @@ static bool lower_quota(struct advising *advising, const char *key, int64_t refu
 
     if (quota <= 0 || most < 1 || most >= quota)
         return false;
-    for (size_t i = 0; i < advising->options->source_count; i++) {
-        const struct source_options *source = &advising->options->sources[i];
-        int64_t now = key[0] == 'r' ? source->rpm : source->tpm;
-
-        if (is_in_group(source, advising->flow->quota_group) && now == quota)
-            count_line(advising, (struct place){"source", source->name}, key, most, now);
-    }
+    quota_lines(advising, key, quota, most);
     note(advising,
          "Configured %s = %" PRId64 ", refused at %" PRId64
          " in 60 s: the account is granted less, or somebody else uses it too; if so, "
@@ -294,6 +322,9 @@ static enum flow_strategy step_up(struct advising *advising, enum diagnose_limit
 
     if (advising->now == FLOW_STRATEGY_ADAPTIVE)
         return FLOW_STRATEGY_ADAPTIVE;
+    if ((limit == DIAGNOSE_RPM && is_told_lower(advising->flow->rpm, advising->flow->rpm_told)) ||
+        (limit == DIAGNOSE_TPM && is_told_lower(advising->flow->tpm, advising->flow->tpm_told)))
+        return advising->now; /* that number first (advise_told) */
     if (!is_enough(advising, limit))
         return advising->now;
     if (limit == DIAGNOSE_RPM &&
@@ -453,6 +484,8 @@ void diagnose_advise(const struct options *options, const struct diagnose_flow *
 
     ret->line_count = ret->note_count = 0;
     find_scopes(&advising);
+    advise_told(&advising, "rpm", flow->rpm, flow->rpm_told);
+    advise_told(&advising, "tpm", flow->tpm, flow->tpm_told);
     advise_flow(&advising);
     advise_adaptive(&advising);
     advise_in_flight(&advising);

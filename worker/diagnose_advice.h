@@ -25,6 +25,9 @@ struct diagnose_advice {
 /* What the account is granted for the model, as the caller calls it. options: NULL: not known. */
 struct model_limit diagnose_quota(const struct options *options, const char *quota_group,
                                   const char *model);
+/* The model as the account's source calls it; model itself when it is not known. */
+const char *diagnose_source_model(const struct options *options, const char *quota_group,
+                                  const char *model);
 /* flow: looked at. options: NULL = it could not be read; then there are notes alone. */
 void diagnose_advise(const struct options *options, const struct diagnose_flow *flow,
                      struct diagnose_advice *ret);

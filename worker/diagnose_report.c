@@ -5,6 +5,7 @@
 #include "shared/ledger_read.h"
 #include "worker/diagnose.h"
 #include "worker/diagnose_advice.h"
+#include "worker/flow_state.h"
 #include "worker/status.h"
 
 #include <inttypes.h>
@@ -121,6 +122,31 @@ static int compare_flows(const void *left, const void *right)
     return order ? order : strcmp(a->model, b->model);
 }
 
+/* What upstreams said of their quotas lately, where it can be read: it is worth a line, not an error. */
+static void add_told(const struct diagnose_wish *wish, struct findings *findings)
+{
+    struct flow_state_entry *entries = calloc(FLOWS_MAX, sizeof *entries);
+    struct text why;
+    unsigned count = 0;
+
+    text_init(&why, 800);
+    if (entries)
+        count = flow_state_read(wish->state_directory, wish->now_wall_ms, entries, &why);
+    for (size_t i = 0; i < findings->count; i++) {
+        struct diagnose_flow *flow = &findings->flows[i];
+        const char *model = diagnose_source_model(wish->options, flow->quota_group, flow->model);
+
+        for (unsigned k = 0; k < count; k++)
+            if (strcmp(entries[k].quota_group, flow->quota_group) == 0 &&
+                strcmp(entries[k].model, model) == 0) {
+                flow->rpm_told = entries[k].memory.requests_told;
+                flow->tpm_told = entries[k].memory.units_told;
+            }
+    }
+    text_release(&why);
+    free(entries);
+}
+
 static bool read_findings(const struct diagnose_wish *wish, struct findings *findings,
                           struct text *why)
 {
@@ -142,6 +168,7 @@ static bool read_findings(const struct diagnose_wish *wish, struct findings *fin
     else if (!ok)
         text_append_string(why, ledger_reader_error(reader));
     ledger_reader_close(reader);
+    add_told(wish, findings);
     for (size_t i = 0; ok && i < findings->count; i++) {
         struct diagnose_flow *flow = &flows[i];
         struct model_limit quota = diagnose_quota(wish->options, flow->quota_group, flow->model);

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADER "penstock flow state 2\n"
+#define HEADER "penstock flow state 3\n"
 #define VALUE_SIZE 64
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -49,6 +49,8 @@ static const struct field {
     FIELD(SMALL, "ratio_samples", estimate.ratio_samples),
     FIELD(SMALL, "output_samples", estimate.output_samples),
     FIELD(NUMBER, "output_parts", estimate.output_parts),
+    FIELD(NUMBER, "requests_told", requests_told),
+    FIELD(NUMBER, "units_told", units_told),
 };
 
 static void write_field(const struct field *field, const struct flow_memory *memory,
@@ -129,12 +131,15 @@ static void write_name(struct text *out, const char *name)
 static bool knows_something(const struct flow_view *view)
 {
     return view->adaptive_state != ADAPTIVE_NONE || view->estimate.ratio_samples > 0 ||
-           view->estimate.output_samples > 0;
+           view->estimate.output_samples > 0 || view->requests_told > 0 || view->units_told > 0;
 }
 
 static void write_flow(const struct flow_view *view, int64_t now_wall_ms, struct text *out)
 {
-    const struct flow_memory memory = {.learned = view->learned, .estimate = view->estimate};
+    const struct flow_memory memory = {.learned = view->learned,
+                                       .estimate = view->estimate,
+                                       .requests_told = view->requests_told,
+                                       .units_told = view->units_told};
 
     text_append_string(out, "flow group=");
     write_name(out, view->quota_group);
@@ -282,7 +287,7 @@ bool flow_state_decode(const char *bytes, int64_t now_wall_ms, struct flow_state
 
     *ret_count = 0;
     if (strncmp(at, HEADER, strlen(HEADER)) != 0) {
-        text_append_string(why, "it is no flow state of version 2");
+        text_append_string(why, "it is no flow state of version 3");
         return false;
     }
     at += strlen(HEADER);
@@ -333,6 +338,21 @@ static char *read_file(const char *path, struct text *why)
     return bytes;
 }
 
+unsigned flow_state_read(const char *directory, int64_t now_wall_ms,
+                         struct flow_state_entry *entries, struct text *why)
+{
+    char path[PATH_MAX];
+    char *bytes = NULL;
+    unsigned count = 0;
+
+    if ((size_t)snprintf(path, sizeof path, "%s/" FLOW_STATE_NAME, directory) < sizeof path)
+        bytes = read_file(path, why);
+    if (bytes && !flow_state_decode(bytes, now_wall_ms, entries, &count, why))
+        count = 0;
+    free(bytes);
+    return count;
+}
+
 /* ---- taking over ----------------------------------------------------------------------------- */
 
 /* A scope that sends calls of this model to the account, and the one source of it. */
@@ -376,20 +396,15 @@ unsigned flow_state_restore(struct gate *gate, const struct options *options, in
                             int64_t now_wall_ms, struct text *why)
 {
     struct flow_state_entry *entries = calloc(FLOWS_MAX, sizeof *entries);
-    char path[PATH_MAX];
-    char *bytes = NULL;
     unsigned count = 0;
     unsigned restored = 0;
 
     if (!entries)
         text_append_string(why, "out of memory");
-    else if ((size_t)snprintf(path, sizeof path, "%s/" FLOW_STATE_NAME,
-                              options->penstock.state_directory) < sizeof path)
-        bytes = read_file(path, why);
-    if (bytes && flow_state_decode(bytes, now_wall_ms, entries, &count, why))
-        for (unsigned i = 0; i < count; i++)
-            restored += restore(gate, options, &entries[i], now_ns);
-    free(bytes);
+    else
+        count = flow_state_read(options->penstock.state_directory, now_wall_ms, entries, why);
+    for (unsigned i = 0; i < count; i++)
+        restored += restore(gate, options, &entries[i], now_ns);
     free(entries);
     return restored;
 }

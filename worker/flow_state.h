@@ -38,6 +38,10 @@ MUST_CHECK bool flow_state_decode(const char *bytes, int64_t now_wall_ms,
 /* Replace the file. False: why gets one sentence. */
 MUST_CHECK bool flow_state_save(const char *directory, const struct text *content,
                                 struct text *why);
+/* The file's entries: how many; entries: room for FLOWS_MAX. why stays empty unless there is a file and
+ * it cannot be used. */
+unsigned flow_state_read(const char *directory, int64_t now_wall_ms,
+                         struct flow_state_entry *entries, struct text *why);
 /* Take over what the file has for flows that the configuration knows and that have not served a call
  * yet. Returns how many; why stays empty unless there is a file and it cannot be used. */
 unsigned flow_state_restore(struct gate *gate, const struct options *options, int64_t now_ns,

@@ -221,6 +221,24 @@ static void too_little_or_too_old_changes_nothing(void **state)
     assert_int_equal(traffic.flow.findings[DIAGNOSE_RPM].count, 100);
 }
 
+/* One refusal is enough when the upstream says it itself. */
+static void what_the_upstream_says_is_written_F7(void **state)
+{
+    (void)state;
+    configure("rpm = 600\ntpm = 60000\n", "flow = shaping\n");
+    traffic_begin(&traffic, 0, 0);
+    for (unsigned i = 0; i < 59; i++)
+        (void)traffic_good(&traffic, 500);
+    (void)traffic_refused(&traffic, "requests", 500); /* told apart by that number, too */
+    (void)traffic_good(&traffic, 500);
+    traffic.flow.rpm_told = 60;
+    traffic.flow.tpm_told = 6000;
+    assert_string_equal(advise(), "source up: rpm = 60 (600)\nsource up: tpm = 6000 (60000)\n");
+    assert_true(has_note("Configured rpm = 600, the upstream says 60."));
+    assert_true(has_note("Configured tpm = 60000, the upstream says 6000."));
+    assert_int_equal(traffic.flow.findings[DIAGNOSE_RPM].count, 1);
+}
+
 static void adaptive_is_told_from_a_quarrel_over_the_account_F12(void **state)
 {
     (void)state;
@@ -315,6 +333,7 @@ int main(void)
         cmocka_unit_test(dashscope_queues_by_itself_first_F12),
         cmocka_unit_test(a_strategy_that_was_not_enough_is_mended_F12),
         cmocka_unit_test(too_little_or_too_old_changes_nothing),
+        cmocka_unit_test(what_the_upstream_says_is_written_F7),
         cmocka_unit_test(adaptive_is_told_from_a_quarrel_over_the_account_F12),
         cmocka_unit_test(a_route_without_a_scope_gets_one_F12),
         cmocka_unit_test(scopes_that_share_an_account_are_changed_together),

@@ -5,6 +5,7 @@
 #include "worker/diagnose.h"
 #include "worker/diagnose_advice.h"
 #include "worker/diagnose_report.h"
+#include "worker/flow_state.h"
 
 #include <json-c/json.h>
 
@@ -103,6 +104,25 @@ static void the_table_has_counts_and_patterns_F12(void **state)
     assert_has(page_text, "penstockctl try-fallback SCOPE");
 }
 
+static void what_the_upstream_says_is_read_from_the_state_F7(void **state)
+{
+    struct fixture *fixture = *state;
+    struct flow_view view = {.quota_group = "acme", .model = "qwen-max", .requests_told = 50};
+    char path[sizeof fixture->directory + sizeof FLOW_STATE_NAME + 1];
+    struct text content;
+
+    put_minutes(fixture, 0);
+    text_init(&content, FLOW_STATE_BYTES_MAX);
+    flow_state_encode(&view, 1, NOW_MS, &content);
+    assert_true(flow_state_save(fixture->directory, &content, &fixture->why));
+    text_release(&content);
+    assert_true(report(fixture, 600000, false));
+    (void)snprintf(path, sizeof path, "%s/" FLOW_STATE_NAME, fixture->directory);
+    assert_int_equal(unlink(path), 0);
+    assert_has(page_text, "    rpm = 50                       # now: 60\n");
+    assert_has(page_text, "  note: Configured rpm = 60, the upstream says 50.\n");
+}
+
 static void what_was_met_under_another_configuration_is_told(void **state)
 {
     struct fixture *fixture = *state;
@@ -177,6 +197,7 @@ int main(void)
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_table_has_counts_and_patterns_F12),
+        TEST(what_the_upstream_says_is_read_from_the_state_F7),
         TEST(what_was_met_under_another_configuration_is_told),
         TEST(only_the_time_that_is_asked_for_is_told),
         TEST(json_has_the_same_F12),

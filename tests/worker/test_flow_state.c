@@ -40,6 +40,8 @@ static void fill_view(struct flow_view *view, const char *group, const char *mod
                      .ratio_samples = 33,
                      .output_samples = 44,
                      .output_parts = INT64_C(1) << 40},
+        .requests_told = 60,
+        .units_told = INT64_MAX,
         .idle_ns = 90 * NS_PER_S,
     };
     (void)text_copy(view->quota_group, NAME_SIZE, group);
@@ -97,6 +99,8 @@ static void what_is_written_comes_back_to_the_last_bit_F5(void **state)
         assert_memory_equal(&entries[i].memory.learned, &views[i].learned, sizeof views[i].learned);
         assert_memory_equal(&entries[i].memory.estimate, &views[i].estimate,
                             sizeof views[i].estimate);
+        assert_int_equal(entries[i].memory.requests_told, 60);
+        assert_true(entries[i].memory.units_told == INT64_MAX);
         assert_int_equal(entries[i].memory.age_ns, 100 * NS_PER_S);
     }
     assert_int_equal(decode(text_string(&content), WALL_MS - 100000), 3);
@@ -108,6 +112,7 @@ static void what_has_learned_nothing_is_left_out(void **state)
     (void)state;
     views[0].adaptive_state = ADAPTIVE_NONE;
     views[0].estimate = (struct estimate_row){0};
+    views[0].requests_told = views[0].units_told = 0;
     views[1].idle_ns = FLOW_ESTIMATE_MEMORY_NS + 1;
     flow_state_encode(views, 3, WALL_MS, &content);
     assert_int_equal(decode(text_string(&content), WALL_MS), 1);
@@ -169,7 +174,7 @@ static void other_versions_are_not_taken_F5(void **state)
         assert_non_null(end);
         (void)sprintf(end, "end flows=2 check=%016llx\n",
                       (unsigned long long)hash_bytes(bytes, (size_t)(end - bytes)));
-        assert_int_equal(decode(bytes, WALL_MS), version == '2' ? 2 : UINT32_MAX);
+        assert_int_equal(decode(bytes, WALL_MS), version == '3' ? 2 : UINT32_MAX);
         free(bytes);
     }
 }
@@ -182,12 +187,12 @@ static void foreign_files_are_none_of_ours_F5(void **state)
         "{\"flows\":[]}",
         "penstock flow state 1\nend flows=0 check=0000000000000000\n",
         "penstock flow state 3\nend flows=0 check=0000000000000000\n",
-        "penstock flow state 2\n",
-        "penstock flow state 2\nflow group=a model=b\n",
-        "penstock flow state 2\nflow group=%0 model=b used_ms=1\n",
-        "penstock flow state 2\nflow group=%00 model=b used_ms=1\n",
-        "penstock flow state 2\nflow group= model= used_ms=1 watermark=nan\n",
-        "penstock flow state 2\nflow group= model= used_ms=99999999999999999999\n",
+        "penstock flow state 3\n",
+        "penstock flow state 3\nflow group=a model=b\n",
+        "penstock flow state 3\nflow group=%0 model=b used_ms=1\n",
+        "penstock flow state 3\nflow group=%00 model=b used_ms=1\n",
+        "penstock flow state 3\nflow group= model= used_ms=1 watermark=nan\n",
+        "penstock flow state 3\nflow group= model= used_ms=99999999999999999999\n",
     };
 
     (void)state;
@@ -269,7 +274,7 @@ static void a_file_that_cannot_be_used_is_told_and_harms_nothing_F5(void **state
     (void)state;
     put_file("garbage", 7);
     assert_int_equal(restore("adaptive"), 0);
-    assert_string_equal(text_string(&why), "it is no flow state of version 2");
+    assert_string_equal(text_string(&why), "it is no flow state of version 3");
     put_file(zeroes, sizeof zeroes);
     assert_int_equal(restore("adaptive"), 0);
     assert_string_equal(text_string(&why), "it is too large");
