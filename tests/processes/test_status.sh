@@ -142,7 +142,7 @@ EOF
         calls+=($!)
     done
     until_true 'a waiting call' says '^waiting calls: 1$' ctl queue
-    expect 'who waits' "$(ctl queue)" '^ +1 +[0-9.]+ +[0-9]+  .* gpt-image-2 '
+    expect 'who waits' "$(ctl queue)" '^ +1 +[0-9.]+  slot +[0-9]+  .* gpt-image-2 '
     expect 'who holds' "$(ctl slots)" '^slots held by calls: 2$'
     expect 'the same as JSON' "$(web "$url/penstock/status?json")" '"used":2,"free":0,.*"queue":\{"length":1,'
     expect 'the same for browsers' "$(web "$url/penstock/status?html")" '<div class="big">2 / 2</div>'
