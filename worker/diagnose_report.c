@@ -251,10 +251,9 @@ static void text_advice(const struct diagnose_advice *advice, struct text *out)
         if (strcmp(section, row->section) != 0)
             text_printf(out, "    [%s]\n", row->section);
         section = row->section;
-        if (*row->now)
-            text_printf(out, "    %-30s # now: %s\n", row->line, row->now);
-        else
-            text_printf(out, "    %s\n", row->line);
+        if (*row->now) /* a comment has a line of its own: what is shown can be pasted */
+            text_printf(out, "    # now: %s\n", row->now);
+        text_printf(out, "    %s\n", row->line);
     }
     for (unsigned i = 0; i < advice->note_count; i++)
         text_printf(out, "  note: %s\n", advice->notes[i]);

@@ -97,7 +97,8 @@ static void the_table_has_counts_and_patterns_F12(void **state)
                           "56 sends and 5600 tokens in 60 s, 1 in progress\n");
     assert_has(page_text, "  recommended:\n"
                           "    [scope main]\n"
-                          "    flow = rate                    # now: none\n");
+                          "    # now: none\n"
+                          "    flow = rate\n");
     assert_has(page_text, "what no gateway can do for you:\n  - raise the quota");
     assert_has(page_text, "PTU");
     assert_has(page_text, "Batch API");
@@ -119,7 +120,7 @@ static void what_the_upstream_says_is_read_from_the_state_F7(void **state)
     assert_true(report(fixture, 600000, false));
     (void)snprintf(path, sizeof path, "%s/" FLOW_STATE_NAME, fixture->directory);
     assert_int_equal(unlink(path), 0);
-    assert_has(page_text, "    rpm = 50                       # now: 60\n");
+    assert_has(page_text, "    # now: 60\n    rpm = 50\n");
     assert_has(page_text, "  note: Configured rpm = 60, the upstream says 50.\n");
 }
 
