@@ -99,9 +99,9 @@ for n in 1 2 3; do
     [ "$waited_ms" -le $((9000 * factor)) ] || fail "F9: in line for $waited_ms ms, refused after 2500"
 done
 expect "F9: never sent" "$(of_source pausing requests)" 1
-expect "F9: counted" "$(in_flows pausing refused.hopeless)" 3
-kill -KILL "${loads[first]}"
-wait "${loads[first]}" 2>/dev/null
+load_ends first # it stood in line again, and could not outwait it either
+contains "F9: the refused one" "$(cat "$work/first")" '^Status: 429 '
+expect "F9: counted" "$(in_flows pausing refused.hopeless)" 4
 
 # ---- F3 F9: a retry takes a new token, within the bound of its class ----
 scope_path=/refusing
