@@ -2,7 +2,8 @@
 # Run test programs and scripts, and count what they really did.
 #   tests/run.sh PROGRAM|SCRIPT ...
 # Programs (cmocka) run two at a time and count each of their tests; then scripts run one after another
-# and count as one each. The output of what fails is shown, all of it stays in $BUILD/test-logs/.
+# and count as one each; one that mostly waits says so in a line "# beside: others", and runs beside them.
+# The output of what fails is shown, all of it stays in $BUILD/test-logs/.
 # A script ends with 0 = passed, 77 = skipped, else failed; one whose last line is "N passed, N failed"
 # counts as that. Each has 120 s, or what a line
 # "# timeout: SECONDS" in the script (a "timeout: SECONDS" in the first lines of the program's source)
@@ -103,10 +104,17 @@ for path in "${programs[@]}"; do
 done
 wait
 for path in "${programs[@]:counted}"; do count_one "$path"; done
+alone=() beside=()
 for path in "${scripts[@]}"; do
+    if head -n 15 "$path" | grep -q '^# beside: others$'; then beside+=("$path"); else alone+=("$path"); fi
+done
+for path in "${beside[@]}"; do run_one "$path" & done
+for path in "${alone[@]}"; do
     run_one "$path"
     count_one "$path"
 done
+wait
+for path in "${beside[@]}"; do count_one "$path"; done
 
 ((${#failures[@]} == 0)) || printf 'failed: %s\n' "${failures[@]}"
 summary="$passed passed, $failed failed"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 240
+# beside: others
 # The upstream's own words about its quotas, between real processes: nobody has configured any, and yet no call is
 # refused; another consumer of the account makes calls slow; who is turned away here is told of our quota. F5 F7 F9
 # shellcheck source=tests/processes/lib_calls.sh
