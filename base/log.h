@@ -39,7 +39,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
 struct log_line {
     enum log_level level;
     bool json;
-    bool open; /* false: the level is not wanted, the setters do nothing */
+    bool open;      /* false: the level is not wanted, the setters do nothing */
     unsigned first; /* where the first pair begins */
     unsigned length;
     char bytes[3800];

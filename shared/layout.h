@@ -425,8 +425,8 @@ struct flow_place_row {
     int64_t due_ns;          /* its thread asks again by itself then; 0 = it was not told */
     int64_t aside_until_ns;  /* its source is full: others may go before it until then; 0 = not */
     int64_t deadline_ns;     /* not granted after this */
-    int64_t turn_ns;         /* when it would be granted, as the last tick saw it; 0 = none did yet */
-    uint32_t hopeless;       /* 1 = too late for it, as the last tick saw it: it is to be refused */
+    int64_t turn_ns;   /* when it would be granted, as the last tick saw it; 0 = none did yet */
+    uint32_t hopeless; /* 1 = too late for it, as the last tick saw it: it is to be refused */
     uint32_t unused;
     int64_t arrived_ns, granted_ns, sent_ns;
     int64_t cost;      /* what its class is charged for, and its units when granted */

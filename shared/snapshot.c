@@ -77,9 +77,10 @@ static void copy_waiters_locked(struct snapshot *snapshot, const struct core_are
         queue_walk_grants(&walk);
         snapshot->places[snapshot->place_count++] =
             (struct snapshot_place){.for_flow = row->flow_place != 0 && snapshot->use.free > 0,
-                                    .position = position++,
+                                    .position = position,
                                     .pid = pid_of(core, row->owner),
                                     .record = row->record};
+        position++;
     }
 }
 

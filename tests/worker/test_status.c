@@ -99,8 +99,10 @@ static void o3_text_tells_slots_queue_processes_counters(void **state)
     assert_has(text, "mean slot hold:       12.3 s\n");
     assert_has(text, "1 waits, 2 calls, 3 attempts, 0 events to be written; 50 written");
     assert_has(text, "      5.0      2.0      101  normal       -                 gpt-image-2");
-    assert_has(text, "        1      4.0  slot      101  normal       -                 gpt-image-2");
-    assert_has(text, "        2      1.5  flow      101  normal       -                 gpt-image-2");
+    assert_has(text,
+               "        1      4.0  slot      101  normal       -                 gpt-image-2");
+    assert_has(text,
+               "        2      1.5  flow      101  normal       -                 gpt-image-2");
     assert_has(text, "     101  worker            3       64     5       90  serving\n");
     assert_has(text, "draining (of another instance)\n");
     for (unsigned i = 0; i < COUNTERS; i++)
