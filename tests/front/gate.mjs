@@ -7,9 +7,11 @@ const chat = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello'
 
 // An image call that holds a slot until the upstream answers; { done } is its promise.
 async function occupy(stack, delayMs) {
+    const { images } = await stack.stats();
     const done = stack.client({ mock: `delay_ms=${delayMs}` }).images.generate(image);
     done.catch(() => {});
     await until('the slot is taken', async () => (await stack.status()).slots.used === 1);
+    await until('the upstream draws', async () => (await stack.stats()).images > images); // a moment later
     return { done };
 }
 
