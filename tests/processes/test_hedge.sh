@@ -198,7 +198,8 @@ nothing_lost races
 until_true "I56: every loser is cancelled at its source" sees_the_close slow 3500
 until_true "nothing of any source is taken" sources_are_idle
 after=$(descriptors)
-[ "$after" -le $((before + 20)) ] || fail "I56: $before descriptors before 2,000 races, $after after"
+# Connections to sources are kept, more of them when calls come to the workers unevenly; a leak would be one a race.
+[ "$after" -le $((before + 200)) ] || fail "I56: $before descriptors before 2,000 races, $after after"
 expect "R19: the losers' source is as good as before" "$(source_state slow breaker)" 'closed|0'
 
 # ---- D10, I25: a probe that loses gives its place back ----
