@@ -5,6 +5,7 @@
 #include "worker/flow_call.h"
 #include "worker/flow_head.h"
 #include "worker/flow_usage.h"
+#include "worker/http_head.h"
 #include "worker/model_edit.h"
 #include "worker/request.h"
 #include "worker/upstream.h"
@@ -117,7 +118,7 @@ static bool on_head(void *context, const struct http_head *head)
     attempt->status = head->status;
     attempt->length = head->content_length;
     attempt->is_stream = type && strncasecmp(type, "text/event-stream", 17) == 0;
-    attempt->is_encoded = encoding && *encoding && strcasecmp(encoding, "identity") != 0;
+    attempt->is_encoded = http_head_is_encoding(encoding);
     attempt->by_close = head->content_length < 0 && !is_chunked(head);
     attempt->last_ns = clock_monotonic_ns();
     flow_head_hear(attempt, head);

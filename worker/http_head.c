@@ -224,3 +224,8 @@ void http_head_reader_result(const struct http_head_reader *reader, struct http_
         .content_length = reader->chunked ? -1 : reader->content_length,
     };
 }
+
+bool http_head_is_encoding(const char *coding)
+{
+    return coding && *coding && strcasecmp(coding, "identity") != 0;
+}

@@ -46,4 +46,7 @@ enum http_head_state http_head_reader_line(struct http_head_reader *reader, cons
 void http_head_reader_result(const struct http_head_reader *reader, struct http_header *headers,
                              struct http_head *ret_head);
 
+/* Does a Content-Encoding change the bytes? NULL and "" = there is none. */
+bool http_head_is_encoding(const char *coding);
+
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "worker/http_head.h"
 #include "worker/intent_places.h"
 
 #include <string.h>
@@ -438,7 +439,7 @@ void intent_begin(struct intent_reader *reader, const struct intent_request *req
     answer_options_begin(&reader->answer);
     estimate_begin(&reader->estimate);
     read_path(reader);
-    reader->encoded = coding && *coding && strcasecmp(coding, "identity") != 0;
+    reader->encoded = http_head_is_encoding(coding);
     reader->body = choose_body(reader);
     /* The two that the operator may leave uncounted, and those that the path has decided, do not
      * depend on what is in the body. */

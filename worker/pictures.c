@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "worker/answer_events.h"
+#include "worker/http_head.h"
 #include "worker/pictures_places.h"
 
 #include <string.h>
@@ -537,7 +538,7 @@ void pictures_begin(struct pictures *pictures, enum endpoint endpoint, const cha
     pictures->entries = 0;
     pictures->key_count = 0;
     begin_event(pictures);
-    if (content_encoding && *content_encoding && strcasecmp(content_encoding, "identity") != 0) {
+    if (http_head_is_encoding(content_encoding)) {
         pictures->body = PICTURES_IGNORED;
     } else if (content_type && strncasecmp(content_type, "text/event-stream", 17) == 0) {
         pictures->body = PICTURES_SSE;
