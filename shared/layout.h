@@ -242,11 +242,16 @@ struct call_record {
     char upstream_id[NAME_SIZE]; /* of background work: what a later poll asks about; "" = none */
     uint32_t poll;               /* this call only asked: what it shows is booked on the call that
                                     created the work, once */
+    /* Its one attempt has no record of its own: all that an attempt_record would say follows from
+     * this one and the next three. */
+    uint32_t tells_attempt;
+    int64_t attempt_start_ms, attempt_ms; /* from arrival to its start; from there to its end */
+    int64_t est_tokens;                   /* -1 = not known */
 };
 
-/* What the ledger's table "attempts" knows of one exchange with a source. Written when it ends; one
+/* What the ledger's table "attempts_more" knows of one exchange with a source. Written when it ends; one
  * of a hedged call also when the hedge is sent, so that the row can be closed if the worker dies.
- * -1 = not known. */
+ * None for a call's only attempt when that went well: see call_record. -1 = not known. */
 struct attempt_record {
     char call_id[CALL_ID_SIZE]; /* the logical call: rows of one call share it */
     int64_t started_wall_ms;

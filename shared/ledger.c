@@ -25,18 +25,18 @@
 #define GROUP(row) row ", " row ", " row ", " row ", " row ", " row ", " row ", " row
 #define CALL_ROW                                                                                   \
     "(NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"   \
-    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define PUT_CALLS(rows) "INSERT INTO calls VALUES " rows " ON CONFLICT (call_id) DO NOTHING"
 #define ATTEMPT_ROW "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 /* Never backwards: running, ended. */
 #define PUT_ATTEMPTS(rows)                                                                         \
-    "INSERT INTO attempts VALUES " rows                                                            \
+    "INSERT INTO attempts_more VALUES " rows                                                       \
     " ON CONFLICT (logical_call_id, n) DO UPDATE SET ended_at = excluded.ended_at,"                \
     " ttft_ms = excluded.ttft_ms, generation_ms = excluded.generation_ms,"                         \
     " status = excluded.status, error = excluded.error, est_tokens = excluded.est_tokens,"         \
     " settled_tokens = excluded.settled_tokens, kept_est = excluded.kept_est,"                     \
     " limit_kind = excluded.limit_kind"                                                            \
-    " WHERE excluded.ended_at IS NOT NULL OR attempts.ended_at IS NULL"
+    " WHERE excluded.ended_at IS NOT NULL OR attempts_more.ended_at IS NULL"
 
 static const char *const statement_texts[LEDGER_STATEMENTS] = {
     [LEDGER_BEGIN] = "BEGIN IMMEDIATE",
@@ -70,9 +70,9 @@ static const char *const statement_texts[LEDGER_STATEMENTS] = {
                          " AND (boot, arrival_seq) > (?1, ?2) ORDER BY boot, arrival_seq LIMIT ?3",
     [LEDGER_CLOSE_WAIT] = "UPDATE waits SET state = 'worker_died', ended_at = ?3"
                           " WHERE boot = ?1 AND arrival_seq = ?2 AND ended_at IS NULL",
-    [LEDGER_NEXT_RUNNER] = "SELECT pid, min(started_at) FROM attempts WHERE ended_at IS NULL"
+    [LEDGER_NEXT_RUNNER] = "SELECT pid, min(started_at) FROM attempts_more WHERE ended_at IS NULL"
                            " AND pid > ?1 GROUP BY pid ORDER BY pid LIMIT 1",
-    [LEDGER_CLOSE_ATTEMPTS] = "UPDATE attempts SET error = 'worker_died', ended_at = ?3"
+    [LEDGER_CLOSE_ATTEMPTS] = "UPDATE attempts_more SET error = 'worker_died', ended_at = ?3"
                               " WHERE ended_at IS NULL AND pid = ?1 AND started_at < ?2",
 };
 
@@ -203,8 +203,9 @@ static bool migrate_one(struct ledger *ledger, int64_t version)
                    LEDGER_APPLICATION_ID, (int)version + 1);
     if (!ledger_run(ledger, "BEGIN IMMEDIATE"))
         return false;
-    if (ledger_run(ledger, ledger_migrations[version]) && make_views(ledger) &&
-        ledger_run(ledger, pragmas) && ledger_run(ledger, "COMMIT"))
+    if (ledger_run(ledger, ledger_migrations[version]) &&
+        (version + 1 < LEDGER_MIGRATIONS || make_views(ledger)) && ledger_run(ledger, pragmas) &&
+        ledger_run(ledger, "COMMIT"))
         return true;
     ledger_rollback(ledger);
     return false;

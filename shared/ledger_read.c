@@ -36,18 +36,24 @@ static const char attempts_sql[] =
     "ORDER BY "
     "n";
 
+#define CHATS_OF_SCOPE                                                                             \
+    "arrived_at >= ?1 AND kind IN ('chat', 'responses') AND (?2 IS NULL OR scope = ?2)"
+
 /* An answer that came in full or to its first content tells its latency, even if it was given up
  * later. What we left, or cut off, took at least as long as it ran. */
 static const char latencies_sql[] =
-    "WITH primaries AS (SELECT scope, stream, attempts.ttft_ms AS ttft_ms,"
-    "  attempts.generation_ms AS generation_ms, attempts.error AS error,"
-    "  coalesce(attempts.status, 0) BETWEEN 200 AND 299 AS good,"
-    "  max(coalesce(attempts.generation_ms, 0), CAST(round((julianday(attempts.ended_at)"
-    "   - julianday(attempts.started_at)) * 86400000.0) AS INTEGER)) AS elapsed_ms"
-    " FROM calls JOIN attempts ON attempts.logical_call_id = calls.call_id"
-    " WHERE calls.arrived_at >= ?1 AND kind IN ('chat', 'responses')"
-    "  AND (?2 IS NULL OR scope = ?2) AND hedge = 0 AND attempts.ended_at IS NOT NULL"
-    " ORDER BY calls.arrived_at DESC LIMIT ?3),"
+    "WITH primaries AS (SELECT scope, stream, more.ttft_ms AS ttft_ms,"
+    "  more.generation_ms AS generation_ms, more.error AS error,"
+    "  coalesce(more.status, 0) BETWEEN 200 AND 299 AS good,"
+    "  max(coalesce(more.generation_ms, 0), CAST(round((julianday(more.ended_at)"
+    "   - julianday(more.started_at)) * 86400000.0) AS INTEGER)) AS elapsed_ms, arrived_at"
+    " FROM calls JOIN attempts_more AS more ON more.logical_call_id = calls.call_id"
+    " WHERE " CHATS_OF_SCOPE " AND hedge = 0 AND more.ended_at IS NOT NULL"
+    " UNION ALL SELECT scope, stream, ttft_ms, generation_ms, NULL,"
+    "  coalesce(upstream_status, 0) BETWEEN 200 AND 299,"
+    "  max(coalesce(generation_ms, 0), attempt_ms), arrived_at"
+    " FROM calls WHERE " CHATS_OF_SCOPE " AND attempt_start_ms IS NOT NULL"
+    " ORDER BY arrived_at DESC LIMIT ?3),"
     " judged AS (SELECT scope, stream, CASE"
     "   WHEN good AND stream AND ttft_ms IS NOT NULL THEN ttft_ms"
     "   WHEN good AND NOT stream AND error IS NULL THEN generation_ms END AS known_ms,"
@@ -60,18 +66,23 @@ static const char latencies_sql[] =
 
 static const char exchanges_sql[] =
     /* clang-format off */
-    "WITH newest AS (SELECT coalesce(sources.quota_group, attempts.source) AS quota_group,"
-    "  model_asked, coalesce(limit_kind, '') AS limit_kind, coalesce(attempts.error, '') AS error,"
-    "  " WALL_MS("attempts.started_at") " AS started_ms,"
-    "  " WALL_MS("attempts.ended_at") " AS ended_ms,"
-    "  coalesce(est_tokens, -1) AS est_tokens, coalesce(settled_tokens, -1) AS settled_tokens,"
-    "  coalesce(attempts.status, 0) BETWEEN 200 AND 299 AND attempts.error IS NULL AS good,"
-    "  coalesce(" WALL_MS("sources.loaded_at") ", 0) AS loaded_ms"
-    " FROM calls JOIN attempts ON attempts.logical_call_id = calls.call_id"
-    "  LEFT JOIN sources ON sources.name = attempts.source"
-    " WHERE calls.arrived_at >= ?1 AND calls.arrived_at <= ?2 AND attempts.ended_at IS NOT NULL"
-    " ORDER BY calls.arrived_at DESC LIMIT ?3)"
-    " SELECT * FROM newest ORDER BY started_ms";
+    "WITH newest AS (SELECT more.source AS source, model_asked,"
+    "  coalesce(limit_kind, '') AS limit_kind, coalesce(more.error, '') AS error,"
+    "  " WALL_MS("more.started_at") " AS started_ms, " WALL_MS("more.ended_at") " AS ended_ms,"
+    "  coalesce(more.est_tokens, -1) AS est_tokens, coalesce(settled_tokens, -1) AS settled_tokens,"
+    "  coalesce(more.status, 0) BETWEEN 200 AND 299 AND more.error IS NULL AS good, arrived_at"
+    " FROM calls JOIN attempts_more AS more ON more.logical_call_id = calls.call_id"
+    " WHERE arrived_at >= ?1 AND arrived_at <= ?2 AND more.ended_at IS NOT NULL"
+    " UNION ALL SELECT source, model_asked, '', '',"
+    "  " WALL_MS("arrived_at") " + attempt_start_ms,"
+    "  " WALL_MS("arrived_at") " + attempt_start_ms + attempt_ms, coalesce(est_tokens, -1),"
+    "  coalesce(tokens_in + coalesce(tokens_out, 0), tokens_out, -1),"
+    "  coalesce(upstream_status, 0) BETWEEN 200 AND 299, arrived_at"
+    " FROM calls WHERE arrived_at >= ?1 AND arrived_at <= ?2 AND attempt_start_ms IS NOT NULL"
+    " ORDER BY arrived_at DESC LIMIT ?3)"
+    " SELECT coalesce(quota_group, source), model_asked, limit_kind, error, started_ms, ended_ms,"
+    "  est_tokens, settled_tokens, good, coalesce(" WALL_MS("loaded_at") ", 0)"
+    " FROM newest LEFT JOIN sources ON name = source ORDER BY started_ms";
 /* clang-format on */
 
 static bool failed(struct ledger_reader *reader)

@@ -23,8 +23,9 @@ static const char *const deletions[] = {
     " WHERE arrived_at <= ?1 AND ended_at IS NOT NULL ORDER BY arrived_at LIMIT 500);",
     /* Keys of attempts are in the order of time, since call ids begin with it: there is no index on
      * started_at, for which every call would pay. Only the first rows are looked at. */
-    "DELETE FROM attempts WHERE (logical_call_id, n) IN (SELECT logical_call_id, n FROM"
-    " (SELECT logical_call_id, n, started_at FROM attempts ORDER BY logical_call_id, n LIMIT 500)"
+    "DELETE FROM attempts_more WHERE (logical_call_id, n) IN (SELECT logical_call_id, n FROM"
+    " (SELECT logical_call_id, n, started_at FROM attempts_more ORDER BY logical_call_id, n LIMIT "
+    "500)"
     " WHERE started_at <= ?1);",
     "DELETE FROM events WHERE (at, pid, name, detail) IN (SELECT at, pid, name, detail FROM events"
     " WHERE at <= ?1 ORDER BY at LIMIT 500);",

@@ -191,6 +191,9 @@ static void add_call(struct row *row, const struct call_record *record)
     row_known(row, record->bytes_out);
     row_number(row, record->pid);
     ROW_KNOWN_TEXT(row, record->upstream_id);
+    row_known(row, record->tells_attempt ? record->attempt_start_ms : -1);
+    row_known(row, record->tells_attempt ? record->attempt_ms : -1);
+    row_known(row, record->tells_attempt ? record->est_tokens : -1);
 }
 
 static bool put_call(struct ledger *ledger, const struct call_record *record)

@@ -137,16 +137,38 @@ static const char schema_2[] =
     "ALTER TABLE attempts ADD COLUMN limit_kind TEXT;"
     "CREATE INDEX attempts_limit ON attempts (started_at) WHERE limit_kind IS NOT NULL;";
 
-const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1, schema_2};
+/* A call of one attempt that went well is one row. Views that know the old table stand in the way of its
+ * new name; all are made anew in any case. */
+static const char schema_3[] =
+    "DROP VIEW IF EXISTS show_attempts; DROP VIEW IF EXISTS show_throttles;"
+    "DROP VIEW IF EXISTS show_hedges; DROP VIEW IF EXISTS show_sources;"
+    "ALTER TABLE attempts RENAME TO attempts_more;"
+    "ALTER TABLE calls ADD COLUMN attempt_start_ms INTEGER;"
+    "ALTER TABLE calls ADD COLUMN attempt_ms INTEGER;"
+    "ALTER TABLE calls ADD COLUMN est_tokens INTEGER;";
+
+const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1, schema_2, schema_3};
 
 /* Milliseconds from a column's time until now. julianday's double is exact to 0.05 ms. */
 #define SINCE_MS(column)                                                                           \
     "max(0, CAST(round((julianday('now') - julianday(" column ")) * 86400000.0) AS INTEGER))"
 
+#define HOUR_AGO "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')"
+
 /* The value that `percent` of the group's n rows do not pass (nearest rank); ranks count from the
  * smallest. */
 #define PERCENTILE(percent, column)                                                                \
     "max(CASE WHEN rank = (n * " #percent " + 99) / 100 THEN " column " END)"
+
+/* The column's time and so many milliseconds. */
+#define LATER(column, ms)                                                                          \
+    "strftime('%Y-%m-%dT%H:%M:%fZ', " column ", printf('+%d.%03d seconds', (" ms ") / 1000, (" ms  \
+    ") % 1000))"
+
+/* Of an attempt that its call's row tells. */
+#define TOLD_START LATER("arrived_at", "attempt_start_ms")
+#define TOLD_END LATER("arrived_at", "attempt_start_ms + attempt_ms")
+#define TOLD_TOKENS "coalesce(tokens_in + coalesce(tokens_out, 0), tokens_out)"
 
 /* SQL is laid out as SQL. */
 /* clang-format off */
@@ -215,18 +237,28 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
      " tokens_reasoning, images, bytes_in, bytes_out, pid"
      " FROM calls ORDER BY arrived_at DESC"},
 
+    /* The attempt that a call's own row tells, as if it had a row. */
+    {"attempts",
+     "SELECT logical_call_id, n, source, hedge, started_at, ended_at, ttft_ms, generation_ms,"
+     " status, error, est_tokens, settled_tokens, kept_est, pid, limit_kind FROM attempts_more"
+     " UNION ALL SELECT call_id, 1, source, 0, " TOLD_START ", " TOLD_END ", ttft_ms, generation_ms,"
+     " upstream_status, NULL, est_tokens, " TOLD_TOKENS ", 0, pid, NULL"
+     " FROM calls WHERE attempt_start_ms IS NOT NULL"},
+
     {"show_attempts",
      "SELECT started_at, logical_call_id, n, source, hedge, ended_at, ttft_ms, generation_ms,"
-     " status, error, limit_kind, est_tokens, settled_tokens, kept_est, pid"
-     " FROM attempts ORDER BY logical_call_id DESC, n DESC"},
+     " status, error, limit_kind, est_tokens, settled_tokens, kept_est, pid FROM attempts_more"
+     " UNION ALL SELECT " TOLD_START ", call_id, 1, source, 0, " TOLD_END ", ttft_ms, generation_ms,"
+     " upstream_status, NULL, NULL, est_tokens, " TOLD_TOKENS ", 0, pid"
+     " FROM calls WHERE attempt_start_ms IS NOT NULL ORDER BY logical_call_id DESC, n DESC"},
 
     {"show_throttles",
      "SELECT substr(started_at, 1, 16) || 'Z' AS minute,"
-     " coalesce(sources.quota_group, attempts.source) AS quota_group, model_asked AS model,"
-     " limit_kind, count(*) AS refused, max(attempts.error) AS error,"
-     " max(est_tokens) AS est_tokens_max"
-     " FROM attempts LEFT JOIN calls ON calls.call_id = attempts.logical_call_id"
-     "  LEFT JOIN sources ON sources.name = attempts.source"
+     " coalesce(sources.quota_group, refused.source) AS quota_group, model_asked AS model,"
+     " limit_kind, count(*) AS refused, max(refused.error) AS error,"
+     " max(refused.est_tokens) AS est_tokens_max"
+     " FROM attempts_more AS refused LEFT JOIN calls ON calls.call_id = refused.logical_call_id"
+     "  LEFT JOIN sources ON sources.name = refused.source"
      " WHERE limit_kind IS NOT NULL"
      " GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4"},
 
@@ -234,18 +266,18 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
      * lost is a line. */
     {"show_hedges",
      "WITH pairs AS (SELECT logical_call_id, n AS hedge_n, (SELECT max(beside.n)"
-     "   FROM attempts AS beside WHERE beside.logical_call_id = hedges.logical_call_id"
+     "   FROM attempts_more AS beside WHERE beside.logical_call_id = hedges.logical_call_id"
      "    AND beside.n < hedges.n AND beside.hedge = 0) AS primary_n"
-     "  FROM attempts AS hedges WHERE hedges.hedge <> 0)"
+     "  FROM attempts_more AS hedges WHERE hedges.hedge <> 0)"
      " SELECT loser.started_at AS at, loser.logical_call_id AS logical_call_id,"
      "  winner.n AS winner_n, winner.source AS winner_source, winner.hedge AS hedge_won,"
      "  winner.ttft_ms AS winner_ttft_ms, winner.generation_ms AS winner_generation_ms,"
      "  loser.n AS loser_n, loser.source AS loser_source, loser.ttft_ms AS loser_ttft_ms,"
      "  loser.generation_ms AS loser_generation_ms, loser.error AS loser_error,"
      "  loser.settled_tokens AS loser_tokens, loser.kept_est AS loser_kept_est"
-     " FROM pairs JOIN attempts AS loser ON loser.logical_call_id = pairs.logical_call_id"
+     " FROM pairs JOIN attempts_more AS loser ON loser.logical_call_id = pairs.logical_call_id"
      "   AND loser.n IN (hedge_n, primary_n) AND loser.error IS NOT NULL"
-     "  LEFT JOIN attempts AS winner ON winner.logical_call_id = pairs.logical_call_id"
+     "  LEFT JOIN attempts_more AS winner ON winner.logical_call_id = pairs.logical_call_id"
      "   AND winner.n IN (hedge_n, primary_n) AND winner.error IS NULL"
      "   AND winner.ended_at IS NOT NULL"
      " ORDER BY pairs.logical_call_id DESC, loser.n DESC"},
@@ -261,11 +293,13 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
 
     /* Whom we left says nothing about the source: it counts as an exchange, not as a failure. */
     {"show_sources",
-     "WITH recent AS (SELECT attempts.source, attempts.started_at, attempts.hedge,"
-     "   attempts.ttft_ms, attempts.error IS NOT NULL"
-     "    AND attempts.error NOT IN ('hedge_cancelled', 'client_cancelled') AS failed"
-     "  FROM calls JOIN attempts ON attempts.logical_call_id = calls.call_id"
-     "  WHERE calls.arrived_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')),"
+     "WITH recent AS (SELECT more.source, more.started_at, more.hedge, more.ttft_ms,"
+     "   more.error IS NOT NULL"
+     "    AND more.error NOT IN ('hedge_cancelled', 'client_cancelled') AS failed"
+     "  FROM calls JOIN attempts_more AS more ON more.logical_call_id = calls.call_id"
+     "  WHERE calls.arrived_at >= " HOUR_AGO
+     "  UNION ALL SELECT source, " TOLD_START ", 0, ttft_ms, 0"
+     "  FROM calls WHERE arrived_at >= " HOUR_AGO " AND attempt_start_ms IS NOT NULL),"
      " counted AS (SELECT source, count(*) AS attempts, sum(failed) AS failed,"
      "   sum(hedge <> 0) AS hedges, max(started_at) AS last_at FROM recent GROUP BY source),"
      " ranked AS (SELECT source, ttft_ms,"

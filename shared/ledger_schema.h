@@ -10,12 +10,12 @@
 #define LEDGER_APPLICATION_ID 0x504e5354
 
 /* Migration n leads from user_version n to n + 1; each is one script. */
-#define LEDGER_MIGRATIONS 2
+#define LEDGER_MIGRATIONS 3
 extern const char *const ledger_migrations[LEDGER_MIGRATIONS];
 
-/* All views are dropped and made anew after every migration: they hold nothing, so they have no
+/* All views are dropped and made anew after the last migration: they hold nothing, so they have no
  * versions of their own. */
-#define LEDGER_VIEWS 11
+#define LEDGER_VIEWS 12
 extern const struct ledger_view {
     const char *name, *query;
 } ledger_views[LEDGER_VIEWS];

@@ -238,6 +238,31 @@ static void remember_owner(struct request *request)
                        request->candidates.list[attempt->candidate].row, clock_monotonic_ns());
 }
 
+/* Does the call's own row tell all of its one attempt? Not where an attempt has an open row, ended in
+ * another way than the call, or where a later poll may change the call's row. */
+static bool tells_attempt(struct call_record *call, const struct attempt *attempt)
+{
+    const struct attempt_record *record = &attempt->record;
+
+    call->attempt_start_ms = record->started_wall_ms - call->arrived_wall_ms;
+    call->attempt_ms = record->ended_wall_ms - record->started_wall_ms;
+    call->est_tokens = record->est_tokens;
+    return call->attempts == 1 && record->n == 1 && !record->hedge && !attempt->opened &&
+           !*record->error && !*record->limit_kind && !record->kept_est && !call->poll &&
+           !*call->upstream_id && call->attempt_start_ms >= 0 && call->attempt_ms >= 0;
+}
+
+static void journal(struct request *request, struct call_record *record, bool booked_here)
+{
+    const struct attempt *attempt = request->attempt;
+
+    if (!request->worker->options->penstock.ledger)
+        return;
+    record->tells_attempt = booked_here && tells_attempt(record, attempt);
+    gate_journal_call(&request->worker->gate, record,
+                      booked_here && !record->tells_attempt ? &attempt->record : NULL);
+}
+
 enum step_result settle_step(struct request *request)
 {
     struct call_record record;
@@ -255,9 +280,7 @@ enum step_result settle_step(struct request *request)
         request->status = STATUS_CLIENT_GONE;
     fill_record(request, clock_monotonic_ns(), &record);
     add_counters(request, &record);
-    if (request->worker->options->penstock.ledger)
-        gate_journal_call(&request->worker->gate, &record,
-                          to_book ? &request->attempt->record : NULL);
+    journal(request, &record, to_book);
     if (log_wants(LOG_LEVEL_INFO))
         log_call(request, &record);
     return STEP_NEXT;

@@ -233,6 +233,47 @@ static void an_empty_file_is_migrated_from_version_0(void **state)
     assert_int_equal(ask_number(fixture, "PRAGMA application_id"), LEDGER_APPLICATION_ID);
 }
 
+static void make_version_2(struct fixture *fixture)
+{
+    static const char views_and_rows[] =
+        "CREATE VIEW show_attempts AS SELECT * FROM attempts;"
+        "CREATE VIEW show_sources AS SELECT source, count(*) FROM attempts GROUP BY source;"
+        "CREATE VIEW show_calls AS SELECT * FROM calls;"
+        "INSERT INTO attempts VALUES ('call-1', 1, 'a', 0, '2026-11-30T10:00:00.000Z', NULL, NULL,"
+        " NULL, NULL, NULL, NULL, NULL, 0, 4711, NULL), ('call-1', 2, 'b', 1,"
+        " '2026-11-30T10:00:01.000Z', '2026-11-30T10:00:02.000Z', 5, 6, 200, NULL, 7, 8, 0, 4711, "
+        "NULL);"
+        "PRAGMA user_version = 2";
+    sqlite3 *database = NULL;
+    char pragma[64];
+
+    (void)snprintf(pragma, sizeof pragma, "PRAGMA application_id = %d", LEDGER_APPLICATION_ID);
+    assert_int_equal(sqlite3_open(fixture->path, &database), SQLITE_OK);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(sqlite3_exec(database, ledger_migrations[i], NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(database, views_and_rows, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(database, pragma, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(database), SQLITE_OK);
+}
+
+/* What an older program wrote is there, where a worker's death closes it. */
+static void attempts_of_version_2_are_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct ledger_processes nobody = {.now_wall_ms = ARRIVED_WALL_MS + 9000};
+
+    make_version_2(fixture);
+    if (!open_again(fixture))
+        fail_msg("%s", text_string(&fixture->why));
+    look(fixture);
+    assert_int_equal(ask_number(fixture, "PRAGMA user_version"), LEDGER_MIGRATIONS);
+    assert_true(ledger_close_attempts(fixture->ledger, &nobody));
+    assert_string_equal(ask(fixture, "SELECT n, error, settled_tokens FROM attempts"
+                                     " WHERE logical_call_id = 'call-1' ORDER BY n"),
+                        "1|worker_died|NULL\n2|NULL|8");
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM show_attempts"), 2);
+}
+
 static void the_group_may_read_whatever_the_umask_says(void **state)
 {
     struct fixture *fixture = *state;
@@ -268,6 +309,7 @@ int main(void)
         TEST_OPEN(a_database_of_another_program_is_left_alone),
         TEST_OPEN(what_is_no_database_is_refused),
         TEST_OPEN(an_empty_file_is_migrated_from_version_0),
+        TEST_OPEN(attempts_of_version_2_are_kept),
         TEST_OPEN(the_group_may_read_whatever_the_umask_says),
     };
 

@@ -276,6 +276,39 @@ static void note_exchange(void *context, const struct ledger_exchange *exchange)
                    (intmax_t)exchange->settled_tokens, exchange->good);
 }
 
+/* What a call's own row tells counts like what a row beside it does. */
+static void attempts_that_calls_tell_are_read_too_H19_F12(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct ledger_latency_wish all = {.since_wall_ms = ARRIVED_WALL_MS, .most = 100};
+    const struct ledger_exchange_wish wish = {
+        .since_wall_ms = ARRIVED_WALL_MS, .until_wall_ms = ARRIVED_WALL_MS + 5000, .most = 2};
+    struct attempt_record attempt = attempt_of("", 1, "");
+    struct ledger_reader *reader = reader_of(fixture);
+    struct call_record call;
+
+    for (unsigned i = 0; i < 3; i++) {
+        call = call_of(i, ARRIVED_WALL_MS + 1000 * (int64_t)i);
+        (void)text_copy(call.kind, sizeof call.kind, "chat");
+        (void)text_copy(call.scope, sizeof call.scope, i == 1 ? "b" : "a");
+        call.stream = i == 2;
+        attempt.started_wall_ms = call.arrived_wall_ms + 3;
+        attempt.ended_wall_ms = attempt.started_wall_ms + 901 + i;
+        attempt.est_tokens = i;
+        tell(&call, &attempt);
+        put_call(fixture, &call);
+    }
+    put_chat(fixture, "c", false,
+             attempt); /* the row beside it: by arrival between the first two */
+    assert_string_equal(latencies(fixture, &all),
+                        "a,stream,120\nb,whole,900\nc,whole,900\na,whole,900\n");
+    fixture->answer[0] = '\0';
+    assert_true(ledger_read_exchanges(reader, &wish, note_exchange, fixture->answer));
+    assert_string_equal(fixture->answer, "openai/gpt-image-2 1003+902   1 30 1\n"
+                                         "openai/gpt-image-2 2003+903   2 30 1\n");
+    ledger_reader_close(reader);
+}
+
 static void exchanges_come_in_their_order_F12(void **state)
 {
     struct fixture *fixture = *state;
@@ -326,6 +359,7 @@ int main(void)
         TEST(what_was_given_up_took_at_least_as_long_H19),
         TEST(what_tells_nothing_is_left_out_H19),
         TEST(exchanges_come_in_their_order_F12),
+        TEST(attempts_that_calls_tell_are_read_too_H19_F12),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void take_tables(struct fixture *fixture, char *copy)
     (void)text_copy(copy + strlen(copy), TABLES_MAX - strlen(copy),
                     ask(fixture, "SELECT a.*, typeof(error), typeof(ttft_ms), typeof(source)"
                                  " FROM attempts AS a ORDER BY logical_call_id, n"));
-    run_sql(fixture, "DELETE FROM calls; DELETE FROM attempts");
+    run_sql(fixture, "DELETE FROM calls; DELETE FROM attempts_more");
 }
 
 /* Rows of a group are those of its records one by one: values, NULLs, names made clean, an attempt that

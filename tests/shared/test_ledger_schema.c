@@ -18,6 +18,8 @@ static const struct {
                    "status,outcome,error_code,stream,queue_ms,ttft_ms,generation_ms,"
                    "total_latency_ms,attempts,retries,hedges,hedge_won,fallback,tokens_in,"
                    "tokens_out,tokens_cached,tokens_reasoning,images,bytes_in,bytes_out,pid"},
+    {"attempts", "logical_call_id,n,source,hedge,started_at,ended_at,ttft_ms,generation_ms,status,"
+                 "error,est_tokens,settled_tokens,kept_est,pid,limit_kind"},
     {"show_attempts", "started_at,logical_call_id,n,source,hedge,ended_at,ttft_ms,generation_ms,"
                       "status,error,limit_kind,est_tokens,settled_tokens,kept_est,pid"},
     {"show_throttles", "minute,quota_group,model,limit_kind,refused,error,est_tokens_max"},
@@ -200,6 +202,103 @@ static void a_hedge_is_told_as_winner_and_loser_L2(void **state)
                         "e|2\ne|1\nd|4\nd|3");
 }
 
+/* A call with its one attempt, told by its own row or by one beside it. */
+static void put_told(struct fixture *fixture, struct call_record call,
+                     struct attempt_record attempt, bool beside)
+{
+    (void)text_copy(attempt.call_id, sizeof attempt.call_id, call.call_id);
+    attempt.started_wall_ms += call.arrived_wall_ms;
+    attempt.ended_wall_ms += call.arrived_wall_ms;
+    attempt.pid = call.pid;
+    attempt.settled_tokens = call.tokens_in < 0 && call.tokens_out < 0
+                                 ? -1
+                                 : (call.tokens_in < 0 ? 0 : call.tokens_in) +
+                                       (call.tokens_out < 0 ? 0 : call.tokens_out);
+    if (!beside)
+        tell(&call, &attempt);
+    put_call(fixture, &call);
+    if (beside)
+        put_attempt(fixture, &attempt);
+}
+
+static void put_told_calls(struct fixture *fixture, bool beside)
+{
+    struct call_record call = call_of(1, ARRIVED_WALL_MS);
+    struct attempt_record attempt = attempt_of("", 1, "");
+
+    attempt.started_wall_ms = 0;
+    attempt.ended_wall_ms = 7;
+    put_told(fixture, call, attempt, beside);
+    call = call_of(2, ARRIVED_WALL_MS + 59999); /* over the minute; nothing known of its tokens */
+    call.tokens_in = call.tokens_out = -1;
+    attempt.started_wall_ms = 1;
+    attempt.ended_wall_ms = 86400000 + 2;
+    attempt.ttft_ms = attempt.generation_ms = -1;
+    attempt.est_tokens = 0;
+    put_told(fixture, call, attempt, beside);
+    call = call_of(3, ARRIVED_WALL_MS + 999);
+    call.tokens_in = -1;
+    call.pid = 4712;
+    attempt.est_tokens = 1000;
+    attempt.started_wall_ms = 1500;
+    put_told(fixture, call, attempt, beside);
+    call = call_of(4, ARRIVED_WALL_MS);
+    call.tokens_out = -1;
+    attempt.status = 204;
+    attempt.ttft_ms = 0;
+    put_told(fixture, call, attempt, beside);
+}
+
+static void an_attempt_reads_the_same_whichever_row_tells_it_L3(void **state)
+{
+    static const char sql[] = "SELECT a.*, typeof(settled_tokens), typeof(error), typeof(status)"
+                              " FROM show_attempts AS a";
+    struct fixture *fixture = *state;
+    char *beside;
+
+    put_told_calls(fixture, true);
+    beside = strdup(ask(fixture, sql));
+    assert_non_null(beside);
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM attempts_more"), 4);
+    run_sql(fixture, "DELETE FROM calls; DELETE FROM attempts_more");
+    put_told_calls(fixture, false);
+    assert_string_equal(ask(fixture, sql), beside);
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM attempts_more"), 0);
+    assert_string_equal(ask(fixture, "SELECT started_at, ended_at, settled_tokens FROM attempts"
+                                     " WHERE logical_call_id = 'call-00000002'"),
+                        "2026-11-30T10:01:00.000Z|2026-12-01T10:01:00.001Z|NULL");
+    assert_int_equal(ask_number(fixture, "SELECT count(*) FROM attempts WHERE hedge <> 0"), 0);
+    free(beside);
+}
+
+/* How SQLite goes about it: the newest rows are found by an index, not by sorting all. */
+static void the_newest_are_found_without_reading_all_L2(void **state)
+{
+    static const char *const questions[] = {
+        "SELECT * FROM attempts WHERE logical_call_id = 'call-1' ORDER BY n",
+        "SELECT * FROM show_attempts LIMIT 20",
+        "SELECT * FROM show_calls LIMIT 20",
+        "SELECT * FROM show_hedges LIMIT 20",
+        "SELECT * FROM show_sources",
+    };
+    static const char scan[] = "SCAN calls", indexed[] = " USING INDEX";
+    struct fixture *fixture = *state;
+    char sql[256];
+
+    for (size_t i = 0; i < LENGTH(questions); i++) {
+        const char *plan;
+
+        (void)snprintf(sql, sizeof sql, "EXPLAIN QUERY PLAN %s", questions[i]);
+        plan = ask(fixture, sql);
+        assert_non_null(strstr(plan, "|"));
+        for (const char *at = plan; (at = strstr(at, scan)); at++)
+            if (strncmp(at + sizeof scan - 1, indexed, sizeof indexed - 1) != 0)
+                fail_msg("%s reads all calls:\n%s", questions[i], plan);
+        if (strstr(questions[i], "show_attempts") && strstr(plan, "ORDER BY"))
+            fail_msg("%s sorts all attempts:\n%s", questions[i], plan);
+    }
+}
+
 /* One call of the last hour with one attempt. */
 static void put_recent(struct fixture *fixture, unsigned n, int64_t age_ms,
                        struct attempt_record attempt)
@@ -268,6 +367,8 @@ int main(void)
         TEST(usage_adds_up_per_day_client_and_model_L2),
         TEST(a_hedge_is_told_as_winner_and_loser_L2),
         TEST(sources_tell_how_they_did_in_the_last_hour_L2),
+        TEST(an_attempt_reads_the_same_whichever_row_tells_it_L3),
+        TEST(the_newest_are_found_without_reading_all_L2),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,11 @@ static void say_with_usage(struct server *with)
         "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":7}}");
 }
 
+static void say_response(struct server *with)
+{
+    (void)server_answer(with, JSON_HEAD, "{\"id\":\"resp_7\",\"object\":\"response\"}");
+}
+
 static void h17_a_call_is_booked_once_with_all_that_is_known(void **state)
 {
     struct scene *scene = *state;
@@ -56,6 +61,40 @@ static void h17_a_call_is_booked_once_with_all_that_is_known(void **state)
     assert_int_equal(counted(scene, COUNTER_retries), 1);
     assert_int_equal(counted(scene, COUNTER_hedges_sent), 0);
     assert_int_equal(counted(scene, COUNTER_tokens_in), 5);
+}
+
+/* Its own row tells it: one record is journalled, not two. */
+static void a_plain_calls_attempt_needs_no_row_of_its_own_L3(void **state)
+{
+    struct scene *scene = *state;
+    struct attempt_record rows[SCENE_ROWS];
+    struct call_record call;
+
+    scene->house->scope.member_count = 1;
+    scene_serve(scene, 0, say_with_usage);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    call = scene_call(scene);
+    assert_true(call.tells_attempt);
+    assert_true(call.attempt_start_ms >= 0 && call.attempt_ms >= call.generation_ms - 1);
+    assert_int_equal(call.est_tokens, (strlen(CHAT_BODY) + 3) / 4);
+    assert_int_equal(scene_rows(scene, false, rows), 1);
+    assert_string_equal(rows[0].source, "a");
+    assert_int_equal(rows[0].settled_tokens, 12);
+    assert_int_equal(rows[0].status, 200);
+    assert_int_equal(counted(scene, COUNTER_attempts), 1);
+}
+
+/* What is not told by the call's row: a later poll changes that row. */
+static void background_works_attempt_has_a_row_of_its_own_L3(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->house->scope.member_count = 1;
+    scene_ask(scene, "/v1/responses", "{\"model\":\"gpt-5\",\"input\":\"hi\",\"background\":true}");
+    scene_serve(scene, 0, say_response);
+    assert_int_equal(scene_run(scene), STEP_NEXT);
+    assert_false(scene_call(scene).tells_attempt);
+    assert_string_equal(scene_attempts(scene), "a:");
 }
 
 static void without_a_ledger_nothing_is_written_for_it(void **state)
@@ -167,11 +206,6 @@ static void an_error_that_is_passed_on_has_one_row(void **state)
 
 /* ---- owners ----------------------------------------------------------------------------------- */
 
-static void say_response(struct server *with)
-{
-    (void)server_answer(with, JSON_HEAD, "{\"id\":\"resp_7\",\"object\":\"response\"}");
-}
-
 static void h11_who_answered_owns_what_the_answer_names(void **state)
 {
     struct scene *scene = *state;
@@ -198,6 +232,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_SCENE(h17_a_call_is_booked_once_with_all_that_is_known),
+        WITH_SCENE(a_plain_calls_attempt_needs_no_row_of_its_own_L3),
+        WITH_SCENE(background_works_attempt_has_a_row_of_its_own_L3),
         WITH_SCENE(without_a_ledger_nothing_is_written_for_it),
         WITH_SCENE(a_call_that_tried_nothing_leaves_no_attempt),
         WITH_SCENE(what_was_never_a_request_is_not_booked),
