@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define UNTOLD SIZE_MAX
 enum { INPUT_MAX = 16384, STALL_MS = 1000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -52,7 +53,7 @@ static bool is_foreign(const struct fastcgi_record *record, uint16_t request_id)
     return record->type == FASTCGI_BEGIN_REQUEST || record->request_id != request_id;
 }
 
-/* The body that the records behind the head describe; its length. */
+/* The body that the records behind the head describe; its length, UNTOLD behind a management record. */
 static size_t expected_body(const uint8_t *data, size_t size, const struct fastcgi_head *head,
                             char *out)
 {
@@ -64,6 +65,8 @@ static size_t expected_body(const uint8_t *data, size_t size, const struct fastc
         REQUIRE(size - at >= FASTCGI_HEADER_BYTES);
         record = fastcgi_record_read(data + at);
         at += FASTCGI_HEADER_BYTES;
+        if (record.request_id == 0 && record.type != FASTCGI_BEGIN_REQUEST)
+            return UNTOLD;
         if (!is_foreign(&record, head->request_id)) {
             REQUIRE(record.type == FASTCGI_STDIN);
             if (record.content_bytes == 0)
@@ -93,8 +96,9 @@ static void check_request(const uint8_t *data, size_t size)
     } while (n > 0);
     REQUIRE(n != -2);
     if (n == 0) {
-        REQUIRE(expected_body(data, size, &head, expected) == got);
-        REQUIRE(memcmp(body, expected, got) == 0);
+        size_t length = expected_body(data, size, &head, expected);
+
+        REQUIRE(length == UNTOLD || (length == got && memcmp(body, expected, got) == 0));
     } else {
         REQUIRE(head.with_body_bytes == 0);
     }
