@@ -3,8 +3,12 @@
 
 #include "base/clock.h"
 
+#include <string.h>
+
 enum {
     CONNECTIONS_MAX = 8,
+    OF_ONE_PEER_MAX =
+        2, /* a client runs no more exchanges with one at a time; hedges open fresh ones */
     IDLE_MAX_S = 50, /* web servers close after 60 to 75 */
 };
 
@@ -42,22 +46,31 @@ struct http_connection *http_idle_take(struct http_idle *idle, const struct http
     return NULL;
 }
 
+static bool is_same_peer(const struct http_connection *one, const struct http_connection *other)
+{
+    return strcmp(one->origin, other->origin) == 0 && strcmp(one->ca_file, other->ca_file) == 0;
+}
+
 void http_idle_put(struct http_idle *idle, struct http_connection *connection, int64_t now_ns)
 {
     struct http_connection **link = &idle->first;
-    size_t count = 1;
+    size_t kept = 0, of_peer = 0;
 
     connection->idle_since_ns = now_ns;
     connection->next = idle->first;
     idle->first = connection;
-    while (*link && count <= CONNECTIONS_MAX && !is_too_old(*link, now_ns)) {
-        link = &(*link)->next;
-        count++;
-    }
-    /* those behind are older still */
     while (*link) {
-        connection = *link;
-        *link = connection->next;
-        http_connection_free(connection);
+        struct http_connection *each = *link;
+        bool same = is_same_peer(each, connection);
+
+        if (kept < CONNECTIONS_MAX && (!same || of_peer < OF_ONE_PEER_MAX) &&
+            !is_too_old(each, now_ns)) {
+            link = &each->next;
+            kept++;
+            of_peer += same;
+        } else {
+            *link = each->next;
+            http_connection_free(each);
+        }
     }
 }

@@ -69,6 +69,45 @@ static void test_fresh_connection(void **state)
     assert_int_equal(setting->server->connections, 2);
 }
 
+static int closed_of_four;
+
+/* Of four connections, how many the client has closed when it opens the next. */
+static void answer_five(struct server *server)
+{
+    int fds[5];
+
+    for (size_t i = 0; i < LENGTH(fds); i++) {
+        fds[i] = server_accept(server);
+        if (fds[i] < 0)
+            return;
+        for (size_t k = 0; i == 4 && k < i; k++) {
+            char byte;
+
+            closed_of_four += recv(fds[k], &byte, 1, MSG_DONTWAIT) == 0;
+        }
+        if (server_read(server, fds[i]))
+            (void)server_send(fds[i], OK_HEAD "Content-Length: 2\r\n\r\nok");
+    }
+    for (size_t i = 0; i < LENGTH(fds); i++)
+        close(fds[i]);
+}
+
+/* Hedges and retries open one each: they do not pile up. */
+static void test_of_fresh_connections_two_are_kept(void **state)
+{
+    struct setting *setting = *state;
+
+    closed_of_four = 0;
+    setting->server = server_start(answer_five);
+    for (int i = 0; i < 5; i++) {
+        renew_call(setting);
+        setting->call.request.fresh_connection = true;
+        assert_int_equal(run_call(setting, &setting->call), HTTP_COMPLETE);
+    }
+    server_stop(setting->server);
+    assert_int_equal(closed_of_four, 2);
+}
+
 static void test_idle_connection_that_was_closed(void **state)
 {
     struct setting *setting = *state;
@@ -393,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_connection_is_used_again),
         TEST(test_fresh_connection),
+        TEST(test_of_fresh_connections_two_are_kept),
         TEST(test_idle_connection_that_was_closed),
         TEST(test_m12_no_request_is_sent_twice),
         TEST(test_pool_gives_the_warmest_first),
