@@ -42,6 +42,7 @@ enum {
     LIBFCGI_READ_BYTES = 8192,
     HEAD_WAIT_MAX_MS = 10000,
     LINGER_MS = 50,
+    LINGER_IDLE_MS = 5000,
 };
 
 _Static_assert(FASTCGI_HEAD_BYTES_MAX <= BUFFER_BYTES, "the head is looked at in the buffer");
@@ -65,6 +66,9 @@ struct fastcgi {
     size_t late_have;
     size_t late_skip;
     bool aborted;
+    bool lingers; /* ended, but the peer may still be sending */
+    int64_t linger_ms;
+    int linger_stop_fd;    /* -1 = none */
     size_t queued;         /* content bytes behind the place of one record header */
     unsigned char *buffer; /* owned, BUFFER_BYTES; before the first write it holds the head */
 };
@@ -103,6 +107,8 @@ struct fastcgi *fastcgi_new(void)
         return NULL;
     fcgi->fd = -1;
     fcgi->epoll = -1;
+    fcgi->linger_ms = LINGER_MS;
+    fcgi->linger_stop_fd = -1;
     fcgi->buffer = malloc(BUFFER_BYTES);
     if (!fcgi->buffer) {
         free(fcgi);
@@ -370,21 +376,32 @@ bool fastcgi_flush(struct fastcgi *fcgi)
     return fcgi->queued == 0 || send_queued(fcgi, NULL, 0, false);
 }
 
-/* Closing while the peer still sends would destroy the answer on its way (a reset): take what comes
- * until it closes, but not for long. */
+void fastcgi_set_linger(struct fastcgi *fcgi, int64_t most_ms, int stop_fd)
+{
+    fcgi->linger_ms = most_ms;
+    fcgi->linger_stop_fd = stop_fd;
+}
+
+/* Closing while the peer still sends would destroy the answer on its way (a reset), and Caddy does not look
+ * for one before it has sent the whole body: take what comes until it closes. Who sent too slowly has had
+ * his time. */
 static void linger(struct fastcgi *fcgi)
 {
-    int64_t deadline_ns = clock_monotonic_ns() + LINGER_MS * NS_PER_MS;
-    struct pollfd peer = {.fd = fcgi->fd, .events = POLLIN};
+    int64_t now_ns = clock_monotonic_ns();
+    const int64_t most_ms = fcgi->body == BODY_TIMED_OUT ? LINGER_MS : fcgi->linger_ms;
+    const int64_t deadline_ns = now_ns + most_ms * NS_PER_MS;
+    struct pollfd fds[] = {{.fd = fcgi->fd, .events = POLLIN},
+                           {.fd = fcgi->linger_stop_fd, .events = POLLIN}};
     ssize_t n;
 
-    (void)shutdown(fcgi->fd, SHUT_WR);
     do {
-        int wait_ms = clock_poll_ms(clock_monotonic_ns(), deadline_ns);
+        int wait_ms =
+            clock_poll_ms(now_ns, clock_earlier(deadline_ns, now_ns + LINGER_IDLE_MS * NS_PER_MS));
 
-        if (wait_ms == 0 || poll(&peer, 1, wait_ms) <= 0)
+        if (wait_ms == 0 || poll(fds, LENGTH(fds), wait_ms) <= 0 || fds[1].revents)
             return;
         n = recv(fcgi->fd, fcgi->buffer, BUFFER_BYTES, MSG_DONTWAIT);
+        now_ns = clock_monotonic_ns();
     } while (n > 0);
 }
 
@@ -396,6 +413,13 @@ static bool all_was_read(const struct fastcgi *fcgi)
     return fcgi->body == BODY_ENDED || (whole > 0 && whole <= LIBFCGI_READ_BYTES);
 }
 
+/* The peer has the whole answer, and its end. */
+static void begin_to_linger(struct fastcgi *fcgi)
+{
+    (void)shutdown(fcgi->fd, SHUT_WR);
+    fcgi->lingers = true;
+}
+
 bool fastcgi_end(struct fastcgi *fcgi)
 {
     bool sent;
@@ -404,13 +428,17 @@ bool fastcgi_end(struct fastcgi *fcgi)
         return false;
     sent = !fcgi->broken && send_queued(fcgi, NULL, 0, true);
     if (sent && !all_was_read(fcgi))
-        linger(fcgi);
-    close_connection(fcgi);
+        begin_to_linger(fcgi);
+    else
+        close_connection(fcgi);
     return sent;
 }
 
 void fastcgi_finish(struct fastcgi *fcgi)
 {
+    if (fcgi->lingers)
+        linger(fcgi);
+    fcgi->lingers = false;
     FCGX_Free(&fcgi->request, 0);
     fcgi->request.envp = NULL;
     close_connection(fcgi);
@@ -510,9 +538,9 @@ static void refuse(struct fastcgi *fcgi, enum fastcgi_head_state state)
         fastcgi_record_write(end, FASTCGI_END_REQUEST, fcgi->head.request_id, FASTCGI_HEADER_BYTES);
         end[FASTCGI_HEADER_BYTES + PROTOCOL_STATUS_AT] = UNKNOWN_ROLE;
         if (send(fcgi->fd, end, sizeof end, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof end)
-            linger(fcgi);
+            begin_to_linger(fcgi);
     }
-    close_connection(fcgi);
+    fastcgi_finish(fcgi);
 }
 
 enum fastcgi_accepted fastcgi_take(struct fastcgi *fcgi, int listen_fd, int64_t stall_ms)

@@ -69,10 +69,15 @@ bool fastcgi_client_gone(struct fastcgi *fcgi);
  * later calls then do nothing and return false. */
 bool fastcgi_write(struct fastcgi *fcgi, const char *bytes, size_t length);
 bool fastcgi_flush(struct fastcgi *fcgi);
-/* Everything queued and the end of the request in one piece; the connection is closed. */
+/* Everything queued and the end of the request in one piece. The connection is closed, unless the peer
+ * may still be sending the request: then fastcgi_finish does it. */
 bool fastcgi_end(struct fastcgi *fcgi);
-/* Close without an end (also after fastcgi_end: harmless). Parameters are gone afterwards. */
+/* Close, without an end where there was none. After an end that the peer may not have read yet, because
+ * it is still sending, take what it sends until it closes, sends nothing for 5 s, or has had as long as
+ * fastcgi_set_linger says (50 ms where the body came too slowly). Parameters are gone afterwards. */
 void fastcgi_finish(struct fastcgi *fcgi);
+/* most_ms: 50 at first. stop_fd: cuts it short when it becomes readable; -1 = nothing does. */
+void fastcgi_set_linger(struct fastcgi *fcgi, int64_t most_ms, int stop_fd);
 /* Bytes handed to fastcgi_write so far that were really sent. */
 uint64_t fastcgi_sent_bytes(const struct fastcgi *fcgi);
 

@@ -114,10 +114,10 @@ enum fastcgi_accepted request_run(struct request *request)
         if (result != STEP_NEXT)
             last = result;
     }
-    fastcgi_finish(request->fcgi);
     attempt_free(request->lanes[1]); /* few calls are hedged */
     request->lanes[1] = NULL;
     spool_reset(&request->body); /* the thread may rest for hours; the disk is not its own */
+    fastcgi_finish(request->fcgi);
     return FASTCGI_REQUEST;
 }
 

@@ -35,6 +35,7 @@
 #define EXHAUSTED_NAP_NS (50 * NS_PER_MS)
 #define CUT_GRACE_NS (3 * NS_PER_S)
 #define LOOK_NS (250 * NS_PER_MS)
+#define LINGER_MS 30000 /* for the rest of an upload that was refused early */
 
 struct server {
     const struct child_context *context;
@@ -102,6 +103,7 @@ static void *request_thread(void *argument)
     free(argument);
     if (request) {
         request->thread = (unsigned)(start.seat - worker->bell.seats);
+        fastcgi_set_linger(request->fcgi, LINGER_MS, worker->cut_fd);
         take_requests(worker, request);
     } else {
         log_event(LOG_LEVEL_ERROR, "thread_failed", "a request thread could not start: %s",

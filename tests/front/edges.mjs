@@ -70,6 +70,27 @@ behindEach('edges', settings, (stack, front) => {
             assert.equal(JSON.parse(body).error.code, 'penstock_body_too_large');
         });
 
+    // Caddy looks for an answer when it has sent the whole body, however long that takes.
+    for (const framing of ['with Content-Length', 'chunked'])
+        stack.test(`413 reaches a client whose upload takes its time, ${framing}`, async () => {
+            const piece = Buffer.alloc(150000, ' ');
+            async function* pieces() {
+                for (let i = 0; i < 12; i++) {
+                    yield piece;
+                    await pause(100);
+                }
+            }
+            const { status, body } = await stack.request({
+                method: 'POST', path: '/v1/chat/completions',
+                headers: framing === 'chunked' ? json : { ...json, 'content-length': 12 * piece.length },
+                body: pieces(),
+            });
+            assert.equal(status, 413);
+            assert.equal(JSON.parse(body).error.code, 'penstock_body_too_large');
+            await until('every request thread is idle', async () =>
+                (await stack.status()).processes.every(({ threads_busy }) => threads_busy === 0));
+        });
+
     stack.test('413 through the official client is an error it understands, and is not retried', async () => {
         const before = (await stack.stats()).requests;
         const client = stack.client({ maxRetries: 2 });

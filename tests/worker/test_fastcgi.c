@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "tests/worker/fastcgi_front.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -100,8 +101,68 @@ static void test_unread_large_body_lets_the_answer_through(void **state)
     assert_true(fastcgi_write(front->fcgi, "413", 3));
     begin_ns = clock_monotonic_ns();
     assert_true(fastcgi_end(front->fcgi));
+    fastcgi_finish(front->fcgi);
     assert_true(clock_monotonic_ns() - begin_ns < 500 * NS_PER_MS);
     assert_answer(front, "413");
+}
+
+#define LINGER_LONG_MS 60000
+
+/* As Caddy does: the whole body, at its own pace, and only then the answer. NULL: something broke. */
+static void *send_all_then_hear(void *argument)
+{
+    struct front *front = argument;
+    static char piece[100000];
+    struct heard heard;
+
+    for (int i = 0; i < 20; i++) {
+        if (send(front->fd, piece, sizeof piece, MSG_NOSIGNAL) != sizeof piece)
+            return NULL;
+        clock_sleep_ns(10 * NS_PER_MS);
+    }
+    (void)shutdown(front->fd, SHUT_WR);
+    hear(front->fd, &heard);
+    text_release(&heard.body);
+    return heard.ends == 1 && heard.clean ? front : NULL;
+}
+
+static void test_upload_that_goes_on_after_the_answer(void **state)
+{
+    struct front *front = *state;
+    pthread_t peer;
+    void *peer_well;
+
+    add_head(&front->out);
+    add_record(&front->out, FASTCGI_STDIN, "x", 1, 0);
+    accept_request(front);
+    fastcgi_set_linger(front->fcgi, LINGER_LONG_MS, -1);
+    assert_int_equal(pthread_create(&peer, NULL, send_all_then_hear, front), 0);
+    assert_true(fastcgi_write(front->fcgi, "413", 3));
+    assert_true(fastcgi_end(front->fcgi));
+    fastcgi_finish(front->fcgi);
+    assert_int_equal(pthread_join(peer, &peer_well), 0);
+    assert_non_null(peer_well);
+}
+
+/* A peer that neither sends nor closes is left at once when all must end. */
+static void test_stop_ends_the_wait_for_an_upload(void **state)
+{
+    struct front *front = *state;
+    int pipe_fds[2];
+    int64_t begin_ns;
+
+    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+    add_head(&front->out);
+    add_record(&front->out, FASTCGI_STDIN, "x", 1, 0);
+    send_now(front);
+    assert_int_equal(accept_now(front), FASTCGI_REQUEST);
+    fastcgi_set_linger(front->fcgi, LINGER_LONG_MS, pipe_fds[0]);
+    close(pipe_fds[1]);
+    assert_true(fastcgi_end(front->fcgi));
+    begin_ns = clock_monotonic_ns();
+    fastcgi_finish(front->fcgi);
+    assert_true(clock_monotonic_ns() - begin_ns < 4000 * NS_PER_MS); /* it would wait for 5 s */
+    close(pipe_fds[0]);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -425,6 +486,9 @@ int main(void)
         UNIX_TEST(test_connections_are_never_kept),
         UNIX_TEST(test_nothing_to_accept),
         UNIX_TEST(test_unread_small_body_is_no_reason_to_linger),
+        UNIX_TEST(test_upload_that_goes_on_after_the_answer),
+        TCP_TEST(test_upload_that_goes_on_after_the_answer),
+        UNIX_TEST(test_stop_ends_the_wait_for_an_upload),
         UNIX_TEST(test_unread_large_body_lets_the_answer_through),
         TCP_TEST(test_unread_large_body_lets_the_answer_through),
         UNIX_TEST(test_large_body),

@@ -7,6 +7,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, unlinkSync, writeFileSync } 
 import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
+import { Readable } from 'node:stream';
 import OpenAI from 'openai';
 import {
     freePort, fronts, isRoot, logOf, pause, root, startFront, startProcess, stopProcess, until, untilListening,
@@ -165,6 +166,8 @@ class Stack {
             if (Array.isArray(body)) {
                 for (const piece of body) request.write(piece);
                 request.end();
+            } else if (body?.[Symbol.asyncIterator]) { // pieces at their own pace
+                Readable.from(body).pipe(request);
             } else {
                 request.end(body);
             }
