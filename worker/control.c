@@ -345,7 +345,7 @@ static const struct options *configuration_of(struct control *control)
     const char *path = control->configuration ? control->configuration : CONFIGURATION_PATH;
 
     if (!control->options && access(path, F_OK) == 0 &&
-        !options_load(path, &control->report, &control->options))
+        !options_load_public(path, &control->report, &control->options))
         control->options = NULL;
     return control->options;
 }
@@ -454,7 +454,7 @@ static int run_reload(struct control *control, const struct command *command)
 /* ---- beginning ------------------------------------------------------------------------------- */
 
 /* Where the status socket is: -s, else the configuration, else the default of it. An ordinary user
- * may not be allowed to read the configuration or its secrets; then the default is worth a try. */
+ * may not be allowed to read the configuration; then the default is worth a try. */
 static bool find_address(struct control *control)
 {
     const char *path = control->configuration;
@@ -463,7 +463,7 @@ static bool find_address(struct control *control)
         return true;
     if (!path && access(CONFIGURATION_PATH, F_OK) == 0)
         path = CONFIGURATION_PATH;
-    if (options_load(path, &control->report, &control->options)) {
+    if (options_load_public(path, &control->report, &control->options)) {
         text_clear(&control->report); /* warnings are the daemon's to tell */
         control->address = control->options->penstock.status_listen;
         return true;

@@ -377,10 +377,11 @@ bool options_load_inputs(const struct options_input *inputs, size_t count,
     return loader_end(&loader, ret_options);
 }
 
-bool options_load(const char *path, struct text *report, struct options **ret_options)
+static bool load(const char *path, bool read_secrets, struct text *report,
+                 struct options **ret_options)
 {
-    struct options_surroundings around = {.environment = (const char *const *)environ,
-                                          .read_secrets = true};
+    const struct options_surroundings around = {.environment = (const char *const *)environ,
+                                                .read_secrets = read_secrets};
     struct options_loader loader;
 
     loader_begin(&loader, &around, report);
@@ -389,6 +390,16 @@ bool options_load(const char *path, struct text *report, struct options **ret_op
         options_apply_drop_ins(&loader, path);
     }
     return loader_end(&loader, ret_options);
+}
+
+bool options_load(const char *path, struct text *report, struct options **ret_options)
+{
+    return load(path, true, report, ret_options);
+}
+
+bool options_load_public(const char *path, struct text *report, struct options **ret_options)
+{
+    return load(path, false, report, ret_options);
 }
 
 /* ---- workers and threads --------------------------------------------------------------------- */

@@ -193,6 +193,9 @@ struct options {
  * Returns true and *ret_options when there is no error; report gets all errors and warnings, one
  * line each, either way. */
 MUST_CHECK bool options_load(const char *path, struct text *report, struct options **ret_options);
+/* The same for one who needs no secret, and may not be allowed to read any: each is "". */
+MUST_CHECK bool options_load_public(const char *path, struct text *report,
+                                    struct options **ret_options);
 /* Free; takes NULL. Secrets are wiped. */
 void options_free(struct options *options);
 

@@ -108,7 +108,7 @@ struct options_input {
 /* The world around the files. */
 struct options_surroundings {
     const char *const *environment; /* as environ */
-    bool read_secrets;              /* false: @file: and the like are checked but not followed */
+    bool read_secrets;              /* false: references are checked but not followed */
 };
 
 struct options_loader {

@@ -234,7 +234,9 @@ static void test_nothing_is_followed_when_told_not_to(void **state)
     static const char conf[] =
         WITH_SOURCE "api_key = @file:/nonexistent/key\n"
                     "[source b]\nbase_url = https://b.example\n"
-                    "api_key = @credential:key\n" ROUTE_PAST("a") ROUTE_PAST("b");
+                    "api_key = @credential:key\n"
+                    "[source c]\nbase_url = https://c.example\n"
+                    "api_key = @env:NOT_THERE\n" ROUTE_PAST("a") ROUTE_PAST("b") ROUTE_PAST("c");
     struct options_input input = {.path = "t.conf", .bytes = conf, .length = sizeof conf - 1};
     struct options_surroundings around = {.environment = NULL, .read_secrets = false};
     struct text report;
@@ -244,7 +246,8 @@ static void test_nothing_is_followed_when_told_not_to(void **state)
     text_init(&report, 4096);
     assert_true(options_load_inputs(&input, 1, &around, &report, &options));
     assert_string_equal(text_string(&report), "");
-    assert_string_equal(options->sources[0].api_key, "");
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(options->sources[i].api_key, "");
     options_free(options);
     text_release(&report);
 }
