@@ -94,7 +94,7 @@ typedef void json_value_function(void *context, const struct json_scan *scan,
                                  const struct json_value *value);
 
 /* Decoded bytes of a key, a string or a number as they go by. Where texts are cut into pieces is of no
- * meaning: also within a character. The last piece of each is empty. */
+ * meaning: also within a character. The last piece of each may be empty. */
 struct json_text {
     enum json_text_kind { JSON_TEXT_KEY, JSON_TEXT_STRING, JSON_TEXT_NUMBER } kind;
     const char *bytes;

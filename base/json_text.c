@@ -11,15 +11,15 @@ static bool is_listened_to(const struct json_scan *scan, enum json_text_kind kin
     return scan->own.on_text && (kind == JSON_TEXT_STRING || !scan->own.strings_only);
 }
 
-static void tell(struct json_scan *scan, const char *bytes, size_t length)
+static void tell(struct json_scan *scan, const char *bytes, size_t length, bool ends)
 {
     const struct json_text piece = {
         .kind = (enum json_text_kind)scan->own.text_kind,
         .bytes = bytes,
         .length = length,
         .begins = scan->own.text_begins,
-        .ends = length == 0,
-        .raw_length = length == 0 ? scan->own.raw_length : 0,
+        .ends = ends,
+        .raw_length = ends ? scan->own.raw_length : 0,
     };
 
     scan->own.text_begins = false;
@@ -30,7 +30,7 @@ void json_text_end(struct json_scan *scan)
 {
     if (!scan->own.text_open)
         return;
-    tell(scan, "", 0);
+    tell(scan, "", 0, true);
     scan->own.text_open = false;
     scan->own.listening = false;
 }
@@ -43,9 +43,7 @@ void json_text_whole(struct json_scan *scan, enum json_text_kind kind, const cha
     scan->own.text_kind = (unsigned char)kind;
     scan->own.text_begins = true;
     scan->own.raw_length = length;
-    if (length > 0)
-        tell(scan, bytes, length);
-    tell(scan, "", 0);
+    tell(scan, bytes, length, true);
     scan->own.listening = false;
 }
 
@@ -75,7 +73,7 @@ void json_text_keep(struct json_scan *scan, const char *bytes, size_t length)
     size_t room = scan->own.text_max - scan->own.text_length;
 
     if (scan->own.listening && length > 0)
-        tell(scan, bytes, length);
+        tell(scan, bytes, length, false);
     if (scan->own.text_cut)
         return;
     if (length > room) {

@@ -347,6 +347,8 @@ static bool take_number(struct estimate *estimate, const struct json_scan *scan,
 bool estimate_text(struct estimate *estimate, const struct json_scan *scan,
                    const struct json_text *piece)
 {
+    bool goes_on;
+
     if (piece->kind == JSON_TEXT_KEY && scan->depth == 1) {
         /* Another section begins; what the last one ended with is over. */
         token_count_break(&estimate->text);
@@ -366,10 +368,10 @@ bool estimate_text(struct estimate *estimate, const struct json_scan *scan,
         return take_number(estimate, scan, piece);
     if (piece->begins)
         begin_string(estimate, scan);
-    if (!piece->ends)
-        return add_to_string(estimate, piece);
-    end_string(estimate, piece);
-    return false;
+    goes_on = add_to_string(estimate, piece);
+    if (piece->ends)
+        end_string(estimate, piece);
+    return goes_on;
 }
 
 /* ---- forms ----------------------------------------------------------------------------------- */
