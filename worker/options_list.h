@@ -54,7 +54,9 @@ OPTION(penstock, body_min_rate, body_min_rate_bytes, SIZE, "1k", 0, 1073741824, 
        "bytes per second a request body must keep up, on average, once body_read_timeout_s has "
        "passed; 0 = body_read_timeout_s is the limit for the whole body")
 OPTION(penstock, max_json_body, max_json_body_bytes, SIZE, "64m", 1024, 4294967296, RELOAD,
-       "largest request body that is not multipart; a larger one is answered 413")
+       "largest request body that is not multipart; a larger one is answered 413, and what still "
+       "comes of it is thrown away, for at most 30 seconds: a web server that looks for the answer "
+       "only when it has sent the whole body (Caddy) then finds it")
 OPTION(penstock, max_multipart_body, max_multipart_body_bytes, SIZE, "256m", 1024, 4294967296,
        RELOAD, "largest multipart request body; a larger one is answered 413")
 OPTION(penstock, max_params, max_params_bytes, SIZE, "64k", 4096, 65536, RELOAD,
