@@ -32,6 +32,13 @@ static int64_t after(int64_t now_ns, int64_t wait_ns)
     return wait_ns > CLOCK_NEVER - now_ns ? CLOCK_NEVER : now_ns + wait_ns;
 }
 
+/* The clock was read before the lock was taken: others may have decided since. Who seemed to come before
+ * them would wait for what is there, and all who come then behind it. */
+static int64_t moment_ns(const struct flow_row *flow, int64_t now_ns)
+{
+    return flow_later(now_ns, flow->last_demand_ns);
+}
+
 /* ---- arrival --------------------------------------------------------------------------------- */
 
 enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
@@ -41,10 +48,11 @@ enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
     struct layout_area *layout = layout_of(gate);
     struct flow_row *flow = &layout->flows[flow_index];
     const struct flow_terms *terms = target->terms;
-    const struct flow_moment moment = flow_moment_of(gate, flow, call->now_ns);
+    const int64_t now_ns = moment_ns(flow, call->now_ns);
+    const struct flow_moment moment = flow_moment_of(gate, flow, now_ns);
     const int64_t cost = flow_bounded(target->cost);
-    int64_t patience_ns = clock_earlier(terms->max_wait_ns[call->class],
-                                        flow_later(0, call->deadline_ns - call->now_ns));
+    int64_t patience_ns =
+        clock_earlier(terms->max_wait_ns[call->class], flow_later(0, call->deadline_ns - now_ns));
 
     *ret_predicted_wait_ns = 0;
     if (!flow_holds_back(flow))
@@ -53,11 +61,11 @@ enum flow_verdict flow_look_locked(struct gate *gate, uint32_t flow_index,
         *ret_predicted_wait_ns = FULL_RETRY_NS;
         return FLOW_REFUSED_FULL;
     }
-    flow_wake_locked(flow, call->now_ns);
-    if (flow_budget_locked(flow, cost, call->now_ns).due_ns <= call->now_ns &&
+    flow_wake_locked(flow, now_ns);
+    if (flow_budget_locked(flow, cost, now_ns).due_ns <= now_ns &&
         flow_queue_is_next_new_locked(layout, flow, call->class, &moment))
         return FLOW_GRANTED;
-    *ret_predicted_wait_ns = flow_predict_ns(flow, call->class, cost, call->now_ns);
+    *ret_predicted_wait_ns = flow_predict_ns(flow, call->class, cost, now_ns);
     if (!call->may_wait)
         return FLOW_REFUSED_BUSY;
     if (call->no_thread)
@@ -237,9 +245,9 @@ static void ask_in_time_locked(struct gate *gate, const struct flow_question *qu
                                struct flow_answer *answer)
 {
     const uint32_t place = question->place;
-    const int64_t now_ns = question->now_ns;
     struct flow_place_row *row = flow_own_place(gate, place);
     struct flow_row *flow = flow_row_of(gate, row);
+    const int64_t now_ns = moment_ns(flow, question->now_ns);
     struct flow_moment moment = flow_moment_of(gate, flow, now_ns);
     struct flow_budget budget;
 

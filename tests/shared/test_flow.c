@@ -151,6 +151,31 @@ static void f4_shaping_spaces_requests_and_charges_units(void **state)
     assert_int_equal(arrive(&terms, 1000, FLOW_NORMAL).verdict, FLOW_QUEUED);
 }
 
+/* Each reads its clock before it has the lock; a slow one must not make a queue where nothing is lacking. */
+static void f3_a_clock_read_before_the_others_decided_waits_for_nothing(void **state)
+{
+    static const enum flow_strategy strategies[] = {FLOW_STRATEGY_RATE, FLOW_STRATEGY_SHAPING};
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(strategies); i++) {
+        struct flow_terms terms = fixture_flow_terms(strategies[i]);
+        struct flow_answer first, second;
+
+        terms.requests_quota = INT64_C(10000000);
+        terms.initial_requests = 1000;
+        terms.warmup_ns = 0;
+        now += 10 * NS_PER_S;
+        first = arrive(&terms, 1, FLOW_NORMAL);
+        assert_int_equal(first.verdict, FLOW_GRANTED);
+        now -= 20 * NS_PER_MS; /* as it was when the other one's thread was stopped */
+        second = arrive(&terms, 1, FLOW_NORMAL);
+        assert_int_equal(second.verdict, FLOW_GRANTED);
+        now += 20 * NS_PER_MS;
+        flow_cancel(&gate, &second.place, now);
+        flow_cancel(&gate, &first.place, now);
+    }
+}
+
 /* At a rate faster than timers calls go together, and none the more of them. */
 static void f4_the_pace_has_a_slack_that_does_not_add_up(void **state)
 {
@@ -548,6 +573,7 @@ int main(void)
         TEST(f8_who_does_not_answer_a_ring_is_passed_over),
         TEST(f4_shaping_spaces_requests_and_charges_units),
         TEST(f4_the_pace_has_a_slack_that_does_not_add_up),
+        TEST(f3_a_clock_read_before_the_others_decided_waits_for_nothing),
         TEST(f4_one_call_larger_than_the_bucket_goes_at_a_full_one),
         TEST(f4_a_long_answer_is_charged_as_it_comes_and_once),
         TEST(f6_every_exit_settles_once),
