@@ -24,6 +24,7 @@
 
 #include "base/check.h"
 #include "shared/adaptive.h"
+#include "shared/calibration.h"
 #include "shared/flow_terms.h"
 #include "shared/gate.h"
 #include "shared/layout.h"
@@ -102,9 +103,15 @@ void flow_progress(struct gate *gate, uint32_t place, int64_t units, int64_t now
 /* Leave without having sent anything: from waiting, free; from granted, all comes back. */
 void flow_cancel(struct gate *gate, uint32_t *place, int64_t now_ns);
 
+/* Tokens that the answer told of, beside what the request was taken for before. */
+struct flow_usage {
+    struct token_estimate estimate; /* of its input, not calibrated */
+    int64_t input, output;          /* <= 0: not told */
+};
 struct flow_end {
     int64_t now_ns;
-    int64_t units; /* settle: really used, all of it */
+    int64_t units;                  /* settle: really used, all of it */
+    const struct flow_usage *usage; /* settle: what later estimates learn from; NULL = nothing */
     /* For the adaptive controller; its epoch is filled in. NULL = nothing to learn. */
     const struct adaptive_sample *sample;
     bool refused; /* by the upstream, for a limit of its own: */

@@ -188,6 +188,9 @@ static enum adaptive_kind end_sent_locked(struct gate *gate, uint32_t place, enu
         end->refused ? flow_use_locked(flow, end->now_ns) : (struct flow_use){0};
     enum adaptive_kind kind = end->kind;
 
+    if (end->usage)
+        calibration_learn(&flow->estimate, &end->usage->estimate, end->usage->input,
+                          end->usage->output);
     end_locked(gate, place, used_units(row, ending, end->units), end->now_ns);
     flow->completed += ending == SETTLE && !end->refused;
     if (end->refused) {

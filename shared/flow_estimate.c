@@ -21,14 +21,3 @@ struct flow_prediction flow_predict(struct gate *gate, const struct flow_target 
     gate_unlock(gate);
     return prediction;
 }
-
-void flow_learn(struct gate *gate, uint32_t place, const struct token_estimate *estimate,
-                const struct flow_usage *usage)
-{
-    if (place == NO_INDEX)
-        return;
-    gate_lock(gate);
-    calibration_learn(&flow_row_of(gate, flow_own_place(gate, place))->estimate, estimate,
-                      usage->input, usage->output);
-    gate_unlock(gate);
-}

@@ -272,11 +272,14 @@ static void renew_terms(struct gate *gate, struct flow_row *flow, const struct f
                         int64_t now_ns)
 {
     const struct roster_row *self = &segment_core(gate->segment)->roster[gate->self];
-    const uint64_t hash = hash_terms(terms);
+    const bool known = flow->terms_hash != 0 && self->generation <= flow->terms_generation;
+    uint64_t hash;
 
-    if (flow->terms_hash != 0 && self->generation <= flow->terms_generation &&
-        (hash == flow->terms_hash || self->generation < flow->terms_generation ||
-         (uint32_t)terms->strategy <= flow->strategy))
+    if (known &&
+        (self->generation < flow->terms_generation || (uint32_t)terms->strategy <= flow->strategy))
+        return;
+    hash = hash_terms(terms);
+    if (known && hash == flow->terms_hash)
         return;
     if (hash != flow->terms_hash)
         apply(flow, terms, now_ns);
@@ -298,16 +301,25 @@ struct names {
     uint64_t hash;
 };
 
+/* FNV-1a (Fowler, Noll, Vo): names are short, and two that collide cost a comparison. */
+#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+static uint64_t cut_name(char out[NAME_SIZE], const char *name, uint64_t hash)
+{
+    size_t length = strnlen(name, NAME_SIZE - 1);
+
+    memcpy(out, name, length);
+    out[length] = '\0';
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)out[i]) * FNV_PRIME;
+    return hash * FNV_PRIME;
+}
+
 static void cut_names(const char *group, const char *model, struct names *names)
 {
-    struct hash hash;
-
-    (void)text_copy(names->group, sizeof names->group, group);
-    (void)text_copy(names->model, sizeof names->model, model);
-    hash_init(&hash);
-    hash_add(&hash, names->group, strlen(names->group) + 1);
-    hash_add(&hash, names->model, strlen(names->model));
-    names->hash = hash_value(&hash);
+    names->hash = cut_name(names->group, group, FNV_BASIS);
+    names->hash = cut_name(names->model, model, names->hash);
     names->hash += names->hash == 0;
 }
 

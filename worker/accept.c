@@ -112,7 +112,8 @@ void accept_make_call_id(struct request *request)
     /* Time first: ids in order keep the ledger's index growing at its end (docs/why/ledger.md). */
     memcpy(id, "pst_", 4);
     put_hex(id + 4, 11, (uint64_t)request->arrived_wall_ms);
-    put_hex(id + 15, 16, next_random());
+    request->random = next_random();
+    put_hex(id + 15, 16, request->random);
     id[31] = '\0';
 }
 

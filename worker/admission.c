@@ -287,7 +287,6 @@ static void joint_begin(struct joint *joint, struct request *request,
     *joint = (struct joint){
         .request = request,
         .wish = *wish,
-        .image = gate_call_of(request),
         .seat = seat,
         .call = {.wish = &joint->wish,
                  .targets = request->flow_targets.any ? request->flow_targets.list : NULL,
@@ -295,7 +294,9 @@ static void joint_begin(struct joint *joint, struct request *request,
                  .image = slot ? &joint->image : NULL},
     };
     *seat = ADMIT_SEAT_EMPTY;
-    if (!slot)
+    if (slot)
+        joint->image = gate_call_of(request);
+    else
         joint_bound(joint);
     joint_count(joint);
 }

@@ -89,7 +89,7 @@ void attempt_book(struct attempt *attempt, enum source_end end, const char *erro
     attempt->booked = true;
     outcome.terms = breaker_terms(request->scope);
     source_release(&request->worker->gate, &attempt->permit, &outcome);
-    flow_call_end(attempt, strcmp(error, "hedge_cancelled") == 0);
+    flow_call_end(attempt, strcmp(error, "hedge_cancelled") == 0, now_ns);
     attempt_fill_record(attempt, now_wall_ms, error);
     /* Cancelling does not undo what the upstream does: its reservation stays (R12). */
     attempt->record.kept_est = end == SOURCE_END_UNJUDGED && *error && attempt->status < 400 &&

@@ -9,7 +9,6 @@
 #include "worker/attempts.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/parse.h"
 #include "worker/heartbeat.h"
 #include "worker/lanes.h"
@@ -64,7 +63,7 @@ static void add_flow(const struct request *request, struct plan_terms *terms)
         return;
     terms->flow_keeps_pauses = scope->flow != FLOW_STRATEGY_ADAPTIVE;
     terms->flow_wait_ns =
-        scope->max_wait_ms[flow_class_of(request)] * NS_PER_MS - request->flow_waited_ns;
+        scope->max_wait_ms[request->flow_targets.class] * NS_PER_MS - request->flow_waited_ns;
 }
 
 static void begin_plan(struct request *request)
@@ -95,8 +94,7 @@ static void begin_plan(struct request *request)
     };
 
     add_flow(request, &terms);
-    plan_begin(&request->plan, &terms,
-               hash_bytes(request->call_id, strlen(request->call_id)) + request->fallbacks);
+    plan_begin(&request->plan, &terms, request->random + request->fallbacks);
     request->plan.excluded = request->candidates.barred;
 }
 
@@ -182,11 +180,12 @@ static enum step_result fail(struct request *request, const struct plan_step *st
 /* Throttled by an upstream that does not say for how long: its flow knows how long it is held back. */
 static int64_t told_wait_ms(const struct attempt *attempt, const struct plan_step *step)
 {
-    int64_t left_ns = attempt->flow_paused_until_ns - clock_monotonic_ns();
+    int64_t left_ns;
 
-    if (step->retry_after_ms >= 0 || step->should_retry != 1 || left_ns <= 0)
+    if (step->retry_after_ms >= 0 || step->should_retry != 1 || attempt->flow_paused_until_ns == 0)
         return step->retry_after_ms;
-    return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    left_ns = attempt->flow_paused_until_ns - clock_monotonic_ns();
+    return left_ns > 0 ? (left_ns + NS_PER_MS - 1) / NS_PER_MS : step->retry_after_ms;
 }
 
 /* This lane's answer goes to the client. */

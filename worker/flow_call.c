@@ -2,9 +2,9 @@
 #include "worker/flow_call.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "shared/flow_estimate.h"
 #include "worker/flow_usage.h"
+#include "worker/identify.h"
 #include "worker/request.h"
 
 #include <string.h>
@@ -81,6 +81,8 @@ void flow_targets_make(struct request *request)
     struct flow_targets *targets = &request->flow_targets;
 
     targets->any = scope->flow != FLOW_STRATEGY_NONE && asks_for_work(request);
+    if (targets->any)
+        targets->class = flow_class_of(request);
     for (size_t i = 0; targets->any && i < scope->member_count; i++) {
         const struct source_options *source = scope->members[i].source;
         const char *model = candidates_model(request, i);
@@ -133,8 +135,8 @@ struct flow_call flow_call_of(const struct request *request)
     const int64_t now_ns = clock_monotonic_ns();
 
     return (struct flow_call){
-        .class = flow_class_of(request),
-        .client = request->client_mark,
+        .class = request->flow_targets.class,
+        .client = request->scope->flow_max_waiting_per_client > 0 ? identify_mark(request) : 0,
         .may_wait = true,
         .deadline_ns = may_wait_until_ns(request, now_ns),
         .now_ns = now_ns,
@@ -278,17 +280,16 @@ static void take_sample(const struct attempt *attempt, struct adaptive_sample *s
     }
 }
 
-static void learn_usage(const struct attempt *attempt)
+/* False: there is nothing to learn from. */
+static bool take_usage(const struct attempt *attempt, struct flow_usage *usage)
 {
-    const struct request *request = attempt->request;
     const struct delivered *delivered = &attempt->pictures.delivered;
-    const struct token_estimate estimate = estimate_of(&request->reader.intent);
-    const struct flow_usage usage = {.input = delivered->tokens_in,
-                                     .output = delivered->tokens_out};
 
-    if (attempt->counting && flow_usage_is_whole(attempt) && flow_usage_counts_tokens(attempt) &&
-        usage.input > 0)
-        flow_learn(&request->worker->gate, attempt->flow_place, &estimate, &usage);
+    *usage = (struct flow_usage){.estimate = estimate_of(&attempt->request->reader.intent),
+                                 .input = delivered->tokens_in,
+                                 .output = delivered->tokens_out};
+    return attempt->counting && flow_usage_is_whole(attempt) && flow_usage_counts_tokens(attempt) &&
+           usage->input > 0;
 }
 
 /* The upstream said no, with an error's status or in an answer that is none: it did nothing. */
@@ -317,13 +318,15 @@ static enum adaptive_kind give_back(struct attempt *attempt, bool lost, const st
     struct gate *gate = &attempt->request->worker->gate;
     struct flow_end settled = *end;
     struct adaptive_sample sample;
+    struct flow_usage usage;
 
     if (lost)
         return flow_keep(gate, &attempt->flow_place, end);
     if (was_refused(attempt))
         return flow_refund(gate, &attempt->flow_place, end);
-    learn_usage(attempt);
     settled.units = flow_usage_units(attempt);
+    if (take_usage(attempt, &usage))
+        settled.usage = &usage;
     if (attempt->judgement.class == ATTEMPT_OK && flow_usage_is_whole(attempt)) {
         take_sample(attempt, &sample);
         settled.sample = &sample;
@@ -339,24 +342,35 @@ static int64_t paused_until_ns(const struct attempt *attempt, int64_t now_ns)
                                 &request->flow_targets.list[attempt->candidate], now_ns);
 }
 
-void flow_call_end(struct attempt *attempt, bool lost)
+static enum adaptive_kind leave_flow(struct attempt *attempt, bool lost, int64_t now_ns)
 {
+    struct request *request = attempt->request;
     struct flow_end end = {
-        .now_ns = clock_monotonic_ns(),
-        .random = (uint32_t)hash_bytes(&attempt->started_ns, sizeof attempt->started_ns),
+        .now_ns = now_ns,
+        .kind = ADAPTIVE_FAULT,
+        .random = (uint32_t)(request->random + (uint64_t)attempt->started_ns),
     };
+    enum adaptive_kind kind;
+
+    if (!attempt->flow_sent) {
+        flow_cancel(&request->worker->gate, &attempt->flow_place, now_ns);
+        return ADAPTIVE_FAULT;
+    }
+    if (attempt->judgement.retry_after_ms > 0)
+        end.retry_after_ns = attempt->judgement.retry_after_ms * NS_PER_MS;
+    end.refused = refusal_of(attempt, &end.kind);
+    kind = give_back(attempt, lost, &end);
+    if (end.refused)
+        attempt->flow_paused_until_ns = paused_until_ns(attempt, now_ns);
+    return kind;
+}
+
+void flow_call_end(struct attempt *attempt, bool lost, int64_t now_ns)
+{
     const bool refined = is_refined(attempt);
     enum adaptive_kind kind = ADAPTIVE_FAULT;
 
-    if (attempt->flow_place != NO_INDEX && !attempt->flow_sent) {
-        flow_cancel(&attempt->request->worker->gate, &attempt->flow_place, end.now_ns);
-    } else if (attempt->flow_place != NO_INDEX) {
-        if (attempt->judgement.retry_after_ms > 0)
-            end.retry_after_ns = attempt->judgement.retry_after_ms * NS_PER_MS;
-        end.refused = refusal_of(attempt, &end.kind);
-        kind = give_back(attempt, lost, &end);
-        if (end.refused)
-            attempt->flow_paused_until_ns = paused_until_ns(attempt, end.now_ns);
-    }
+    if (attempt->flow_place != NO_INDEX)
+        kind = leave_flow(attempt, lost, now_ns);
     attempt->limit_kind = lost ? NULL : limit_word(attempt, refined, kind);
 }

@@ -18,6 +18,7 @@ struct attempt;
 /* By candidate of the scope. */
 struct flow_targets {
     bool any; /* the scope has flow control at all */
+    enum flow_class class;
     struct flow_target list[SOURCES_MAX];
     struct flow_terms terms[SOURCES_MAX];
     char models[SOURCES_MAX][NAME_SIZE];
@@ -40,6 +41,6 @@ void flow_call_sent(struct attempt *attempt);
 void flow_call_progress(struct attempt *attempt);
 /* The attempt is over; its place is given back, once. lost: cancelled although nothing was wrong with
  * it: a hedge that came second. */
-void flow_call_end(struct attempt *attempt, bool lost);
+void flow_call_end(struct attempt *attempt, bool lost, int64_t now_ns);
 
 #endif

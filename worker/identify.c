@@ -46,7 +46,7 @@ static bool add_query_key(const struct request *request, struct hash *hash)
     return false;
 }
 
-static uint64_t mark_of(const struct request *request)
+uint64_t identify_mark(const struct request *request)
 {
     const uint64_t salt = segment_core(request->worker->segment)->boot;
     struct hash hash;
@@ -66,6 +66,5 @@ static uint64_t mark_of(const struct request *request)
 enum step_result identify_step(struct request *request)
 {
     request->client_name = "";
-    request->client_mark = mark_of(request);
     return STEP_NEXT;
 }

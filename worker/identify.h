@@ -6,5 +6,7 @@
 #include "worker/request.h"
 
 enum step_result identify_step(struct request *request);
+/* What tells this caller from others, for bounds in the segment only; the same for all its calls. */
+uint64_t identify_mark(const struct request *request);
 
 #endif

@@ -8,7 +8,6 @@
 #include "worker/lanes.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "worker/admission.h"
 #include "worker/upstream.h"
 
@@ -96,11 +95,10 @@ static enum plan_refusal refusal_of(enum source_verdict verdict)
     UNREACHABLE();
 }
 
-/* Call ids are random; another number for each attempt. */
+/* Another number for each attempt. */
 static uint64_t chance(const struct request *request)
 {
-    return hash_bytes(request->call_id, strlen(request->call_id)) +
-           request->attempts * UINT64_C(0x9e3779b97f4a7c15);
+    return request->random + request->attempts * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 /* Answers may be long, so is a probe: it is void only when nobody can be waiting for it any more. */

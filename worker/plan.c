@@ -8,6 +8,9 @@
 #include "base/clock.h"
 #include "worker/plan_verdict.h"
 
+#include <stddef.h>
+#include <string.h>
+
 /* Later by ms, or never. */
 static int64_t later_ms(int64_t now_ns, int64_t ms)
 {
@@ -59,7 +62,10 @@ static uint64_t not_ready(const struct plan *plan, int64_t now_ns)
 void plan_begin(struct plan *plan, const struct plan_terms *terms, uint64_t seed)
 {
     REQUIRE(terms->candidates >= 1 && terms->candidates <= PLAN_CANDIDATES_MAX);
-    *plan = (struct plan){.terms = *terms, .admission_wait_since_ns = CLOCK_NEVER, .random = seed};
+    memset(plan, 0, offsetof(struct plan, ready_ns) + terms->candidates * sizeof plan->ready_ns[0]);
+    plan->terms = *terms;
+    plan->admission_wait_since_ns = CLOCK_NEVER;
+    plan->random = seed;
 }
 
 /* ---- the end ---------------------------------------------------------------------------------- */

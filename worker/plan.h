@@ -128,7 +128,6 @@ struct plan {
     uint64_t asked;      /* of the last START in lane 0 */
     bool untried_only;   /* the next START goes to those not yet tried, without a wait */
     uint64_t last_round; /* candidates of the last round */
-    int64_t ready_ns[PLAN_CANDIDATES_MAX]; /* not before, says its upstream; 0 = it did not say */
     unsigned throttle_retries, backoffs;
     bool
         free_round; /* the last verdict was none of real failures: its waits count as throttle waits */
@@ -144,6 +143,8 @@ struct plan {
     struct plan_step end; /* once decided, it stays */
     bool ended;
     uint64_t random; /* state of the jitter's generator */
+    /* Last, as only that of the candidates there are is made empty. */
+    int64_t ready_ns[PLAN_CANDIDATES_MAX]; /* not before, says its upstream; 0 = it did not say */
 };
 
 /* Candidates that this call must not go to may be set in plan->excluded right after. */

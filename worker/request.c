@@ -57,7 +57,6 @@ static void request_clear(struct request *request)
 {
     request->accepted = false;
     request->client_name = "";
-    request->client_mark = 0;
     request->route = NULL;
     request->scope = NULL;
     request->kind = CALL_OTHER;

@@ -85,7 +85,7 @@ struct request {
 
     /* identify */
     const char *client_name; /* for people and the ledger; "" = not known */
-    uint64_t client_mark;    /* for bounds in the segment only: a salted hash; 0 = not known yet */
+    uint64_t random;         /* 64 bits of chance, this call's own */
 
     /* intent */
     struct intent_reader reader; /* reader.intent is what is asked for */

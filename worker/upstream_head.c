@@ -250,11 +250,12 @@ static const char *client_wait(const struct request *request)
 
 int64_t upstream_head_server_wait_ms(const struct attempt *attempt)
 {
-    const char *own = client_wait(attempt->request);
+    const char *own;
     int64_t ms;
 
     if (attempt->source->dialect != DIALECT_DASHSCOPE)
         return -1;
+    own = client_wait(attempt->request);
     if (own)
         return parse_duration_ms(own, 1000, &ms) ? ms : -1;
     return attempt->source->dashscope_wait_ms;

@@ -108,6 +108,7 @@ static void f8_a_class_is_claimed_by_header_as_far_as_the_operator_lets(void **s
         if (cases[i].claimed)
             fake_fastcgi_param(now->house->fcgi, "HTTP_X_PENSTOCK_CLASS", cases[i].claimed);
         now->house->scope.flow_class_header_max = cases[i].highest;
+        flow_targets_make(now->house->request);
         assert_int_equal(flow_call_of(now->house->request).class, cases[i].got);
     }
 }

@@ -46,8 +46,8 @@ static uint64_t mark_of(struct house *house, const struct caller *caller)
     house->request->raw_target = caller->target ? caller->target : "/v1/chat/completions";
     assert_int_equal(identify_step(house->request), STEP_NEXT);
     assert_string_equal(house->request->client_name, "");
-    assert_int_not_equal(house->request->client_mark, 0);
-    return house->request->client_mark;
+    assert_int_not_equal(identify_mark(house->request), 0);
+    return identify_mark(house->request);
 }
 
 static void f8_clients_are_told_apart_by_key_then_by_address(void **state)
