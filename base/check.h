@@ -19,6 +19,8 @@ _Noreturn void check_failed(const char *file, int line, const char *kind, const 
 
 /* The result of the function must be looked at. */
 #define MUST_CHECK __attribute__((warn_unused_result))
+/* Of a large variable that is written before it is read: it is not made zero as all others are. */
+#define WRITTEN_FIRST __attribute__((uninitialized))
 #define PRINTF_LIKE(at, first) __attribute__((format(printf, at, first)))
 
 /* Number of entries of an array (not of a pointer). */

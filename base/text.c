@@ -67,6 +67,20 @@ void text_append(struct text *text, const char *bytes, size_t length)
     text->bytes[text->length] = '\0';
 }
 
+char *text_extend(struct text *text, size_t length)
+{
+    char *place;
+
+    if (reserve(text, length) < length || !text->bytes) {
+        text->overflowed = true;
+        return NULL;
+    }
+    place = text->bytes + text->length;
+    text->length += length;
+    text->bytes[text->length] = '\0';
+    return place;
+}
+
 void text_append_string(struct text *text, const char *string)
 {
     text_append(text, string, strlen(string));

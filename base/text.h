@@ -32,6 +32,9 @@ void text_clear(struct text *text);
 
 void text_append(struct text *text, const char *bytes, size_t length);
 void text_append_string(struct text *text, const char *string);
+/* Append length bytes that the caller writes there, at once. NULL, and nothing appended, when they do not
+ * fit. */
+MUST_CHECK char *text_extend(struct text *text, size_t length);
 void text_append_char(struct text *text, char c);
 void text_append_number(struct text *text, int64_t number);
 void text_printf(struct text *text, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -267,11 +267,13 @@ static struct admit_call within_patience(const struct admit_call *call)
 static void arrive_locked(struct gate *gate, const struct admit_call *asked,
                           struct admit_seat *seat, struct admit_answer *ret)
 {
-    struct arrival arrival = {.slot_wanted =
-                                  asked->image && !seat->image_held && gate_is_on_locked(gate)};
-    const struct admit_call bounded = arrival.slot_wanted ? within_patience(asked) : *asked;
+    const bool slot_wanted = asked->image && !seat->image_held && gate_is_on_locked(gate);
+    const struct admit_call bounded = slot_wanted ? within_patience(asked) : *asked;
     const struct admit_call *call = &bounded;
+    struct arrival arrival WRITTEN_FIRST;
 
+    arrival.slot_wanted = slot_wanted;
+    arrival.weighing = (struct gate_weighing){0};
     ret->verdict = ADMIT_REFUSED_SOURCE;
     arrival.choices = source_choices_locked(gate, call->wish, &ret->source);
     if (arrival.choices == 0)

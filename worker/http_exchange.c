@@ -84,7 +84,7 @@ void http_exchange_finish(struct http_exchange *exchange, enum http_outcome outc
 
 static void give_head(struct http_exchange *exchange)
 {
-    struct http_header headers[HTTP_HEADERS_MAX];
+    struct http_header headers[HTTP_HEADERS_MAX] WRITTEN_FIRST;
     struct http_head head;
 
     http_head_reader_result(&exchange->response.head, headers, &head);

@@ -92,19 +92,22 @@ enum http_written http_request_write(const struct http_request *request,
                                      const struct http_place *place, struct text *text)
 {
     int64_t left = request->body_bytes;
-    char bytes[2048];
+    char *body;
 
     text_clear(text);
     write_head(request, place, text);
-    if (left > HTTP_SMALL_BODY_BYTES)
-        left = 0;
+    if (left <= 0 || left > HTTP_SMALL_BODY_BYTES)
+        return text->overflowed ? HTTP_WRITTEN_NO_MEMORY : HTTP_WRITTEN;
+    body = text_extend(text, (size_t)left);
+    if (!body)
+        return HTTP_WRITTEN_NO_MEMORY;
     while (left > 0) {
-        ssize_t n = http_request_read_body(request, bytes, sizeof bytes, left);
+        ssize_t n = http_request_read_body(request, body, (size_t)left, left);
 
         if (n < 0)
             return HTTP_WRITTEN_BODY_FAILED;
-        text_append(text, bytes, (size_t)n);
+        body += n;
         left -= n;
     }
-    return text->overflowed ? HTTP_WRITTEN_NO_MEMORY : HTTP_WRITTEN;
+    return HTTP_WRITTEN;
 }

@@ -15,7 +15,6 @@
 #include <strings.h>
 
 #define READ_BYTES 65536
-#define SMALL_READ_BYTES 4096
 
 static bool is_multipart(const char *content_type)
 {
@@ -56,9 +55,25 @@ static enum step_result reject_size(struct request *request)
     return STEP_FAULT;
 }
 
-/* Read to the body's end, in pieces of at most size bytes. */
+/* What is known to be small is read to where it will lie, with a byte more, which tells what is longer than
+ * it said. NULL: it is not, or there is no memory. */
+static char *place_of_next(struct request *request, size_t *ret_size)
+{
+    const struct spool *body = &request->body;
+    int64_t left;
+
+    if (request->announced_bytes < 0 || request->announced_bytes >= body->limits->above_bytes)
+        return NULL;
+    left = request->announced_bytes + 1 - body->bytes;
+    *ret_size = left < READ_BYTES ? (size_t)left : READ_BYTES;
+    return left > 0 ? spool_room(&request->body, *ret_size) : NULL;
+}
+
+/* Read to the body's end: into bytes[size], or each piece to its place where that is known. */
 static enum step_result read_pieces(struct request *request, char *bytes, size_t size)
 {
+    bool in_place = !bytes;
+
     int64_t limit = body_limit(request);
 
     for (;;) {
@@ -68,6 +83,10 @@ static enum step_result read_pieces(struct request *request, char *bytes, size_t
 
         if (now_ns >= until_ns)
             return reject(request, FAULT_body_too_slow);
+        if (in_place && !(bytes = place_of_next(request, &size)))
+            return reject(request, request->body.bytes > request->announced_bytes
+                                       ? FAULT_body_incomplete
+                                       : FAULT_out_of_memory);
         got = fastcgi_read(request->fcgi, bytes, size, clock_poll_ms(now_ns, until_ns));
         if (got == 0)
             break;
@@ -92,23 +111,21 @@ static enum step_result read_pieces(struct request *request, char *bytes, size_t
     return STEP_NEXT;
 }
 
-/* A large frame is paid by every request and stays in memory with every thread: only small bodies are
- * read over the stack. */
 static enum step_result read_body(struct request *request)
 {
-    char small[SMALL_READ_BYTES];
     enum step_result result;
-    char *large;
+    char *bytes;
+    size_t size;
 
     if (request->announced_bytes > body_limit(request))
         return reject_size(request);
-    if (request->announced_bytes >= 0 && request->announced_bytes <= (int64_t)sizeof small)
-        return read_pieces(request, small, sizeof small);
-    large = malloc(READ_BYTES);
-    if (!large)
+    if (place_of_next(request, &size))
+        return read_pieces(request, NULL, 0);
+    bytes = malloc(READ_BYTES);
+    if (!bytes)
         return reject(request, FAULT_out_of_memory);
-    result = read_pieces(request, large, READ_BYTES);
-    free(large);
+    result = read_pieces(request, bytes, READ_BYTES);
+    free(bytes);
     return result;
 }
 

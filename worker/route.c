@@ -58,10 +58,11 @@ static bool set_deadline(struct request *request)
 enum step_result route_step(struct request *request)
 {
     const struct options *options = request->worker->options;
-    char versioned[REQUEST_PATH_MAX + 4];
 
     request->route = find_route(options, request->path);
     if (!request->route) {
+        char versioned[REQUEST_PATH_MAX + 4];
+
         (void)snprintf(versioned, sizeof versioned, "/v1%s", request->path);
         request->route = find_route(options, versioned);
         request->add_version = request->route != NULL;

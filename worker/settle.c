@@ -155,7 +155,7 @@ static void add_counters(struct request *request, const struct call_record *reco
 
 static void log_call(const struct request *request, const struct call_record *record)
 {
-    struct log_line line;
+    struct log_line line WRITTEN_FIRST;
 
     log_begin(&line, LOG_LEVEL_INFO, "call");
     log_string(&line, "id", record->call_id);
@@ -265,7 +265,7 @@ static void journal(struct request *request, struct call_record *record, bool bo
 
 enum step_result settle_step(struct request *request)
 {
-    struct call_record record;
+    struct call_record record WRITTEN_FIRST;
     bool to_book = request->attempt->started_ns > 0 && !request->attempt->booked;
 
     if (!request->accepted)

@@ -143,16 +143,32 @@ static bool grow_memory(struct spool *spool, size_t need)
     return true;
 }
 
+static bool stays_in_memory(const struct spool *spool, size_t more)
+{
+    return spool->fd < 0 && more <= INT64_MAX / 2 &&
+           (int64_t)more <= spool->limits->above_bytes - spool->bytes;
+}
+
+char *spool_room(struct spool *spool, size_t size)
+{
+    if (!stays_in_memory(spool, size) || !grow_memory(spool, (size_t)spool->bytes + size))
+        return NULL;
+    return spool->memory + spool->bytes;
+}
+
 enum spool_result spool_write(struct spool *spool, const char *bytes, size_t length)
 {
     if (length == 0)
         return SPOOL_OK;
     if (length > INT64_MAX / 2)
         return SPOOL_FULL;
-    if (spool->fd < 0 && (int64_t)length <= spool->limits->above_bytes - spool->bytes) {
-        if (!grow_memory(spool, (size_t)spool->bytes + length))
+    if (stays_in_memory(spool, length)) {
+        bool in_place = spool->memory && bytes == spool->memory + spool->bytes;
+
+        if (!in_place && !grow_memory(spool, (size_t)spool->bytes + length))
             return SPOOL_NO_MEMORY;
-        memcpy(spool->memory + spool->bytes, bytes, length);
+        if (!in_place)
+            memcpy(spool->memory + spool->bytes, bytes, length);
     } else {
         if (spool->fd < 0 && !move_to_file(spool))
             return SPOOL_FULL;

@@ -39,6 +39,9 @@ void spool_init(struct spool *spool, const struct spool_limits *limits);
 void spool_release(struct spool *spool);
 /* Empty it for the next request; keeps the memory. */
 void spool_reset(struct spool *spool);
+/* Where the next bytes belong, with room for size of them: spool_write from there copies nothing. NULL:
+ * they will not stay in memory, or there is none. Valid until the next write. */
+MUST_CHECK char *spool_room(struct spool *spool, size_t size);
 MUST_CHECK enum spool_result spool_write(struct spool *spool, const char *bytes, size_t length);
 /* Read what stands at `at` (within 0 ... bytes), for any number of readers: bytes read, 0 at the end,
  * -1 on an I/O error. */

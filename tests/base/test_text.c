@@ -235,6 +235,28 @@ static void copies_are_cut_to_fit(void **state)
     assert_string_equal(small, "");
 }
 
+static void room_is_given_whole_or_not_at_all(void **state)
+{
+    struct text text;
+    char *place;
+
+    (void)state;
+    text_init(&text, 100);
+    text_append_string(&text, "head ");
+    place = text_extend(&text, 90);
+    assert_non_null(place);
+    memset(place, 'x', 90);
+    text_append_string(&text, " tail"); /* "head " and 90 bytes leave room for this */
+    assert_int_equal(text.length, 100);
+    assert_memory_equal(text_string(&text), "head xxx", 8);
+    assert_string_equal(text_string(&text) + 94, "x tail");
+    assert_false(text.overflowed);
+    assert_null(text_extend(&text, 1));
+    assert_true(text.overflowed);
+    assert_int_equal(text.length, 100);
+    text_release(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +268,7 @@ int main(void)
         cmocka_unit_test(names_are_the_same_in_any_case),
         cmocka_unit_test(it_grows_by_every_step_up_to_its_limit),
         cmocka_unit_test(clear_keeps_memory_release_keeps_the_limit),
+        cmocka_unit_test(room_is_given_whole_or_not_at_all),
         cmocka_unit_test(long_formats_are_whole),
         cmocka_unit_test(json_strings_are_quoted),
         cmocka_unit_test(json_strings_of_any_bytes_are_json),

@@ -85,6 +85,8 @@ static inline ssize_t give(void *context, char *bytes, size_t size)
         return -1;
     if (size > left)
         size = left;
+    if (call->break_sending_at > 0 && size > call->break_sending_at - call->sent)
+        size = call->break_sending_at - call->sent;
     if (size > 0)
         memcpy(bytes, call->sending + call->sent, size);
     call->sent += size;

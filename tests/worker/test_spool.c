@@ -246,6 +246,28 @@ static void test_books_balance_between_threads(void **state)
     assert_int_equal(atomic_load(&total), 0);
 }
 
+/* As long as all of it stays in memory. */
+static void test_bytes_can_be_read_to_their_place(void **state)
+{
+    static const size_t pieces[] = {10, 1, 600, 389}; /* 1000 together: no more may lie in memory */
+    struct spool *spool = *state;
+
+    for (size_t i = 0; i < LENGTH(pieces); i++) {
+        char *place = spool_room(spool, pieces[i]);
+
+        assert_non_null(place);
+        for (size_t k = 0; k < pieces[i]; k++)
+            place[k] = byte_at((size_t)spool->bytes + k);
+        assert_int_equal(spool_write(spool, place, pieces[i]), SPOOL_OK);
+    }
+    assert_reads(spool, 1000, 7);
+    assert_int_equal(spool->fd, -1);
+    assert_null(spool_room(spool, 1));
+    assert_int_equal(write_bytes(spool, 500), SPOOL_OK); /* the rest goes the other way */
+    assert_null(spool_room(spool, 1));
+    assert_reads(spool, 1500, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large_goes_to_an_unnamed_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_file_leaves_little_in_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reset_gives_everything_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bytes_can_be_read_to_their_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_budget_is_shared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_directory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
