@@ -97,9 +97,12 @@ static bool is_busy(struct door *door)
 static void stand(struct door *door, int post)
 {
     struct epoll_event event;
+    bool busy;
 
     (void)epoll_wait(door->posts[post], &event, 1, DOOR_LOOK_MS);
-    if (is_busy(door) && !atomic_load(&door->closed))
+    busy = is_busy(door);
+    atomic_store_explicit(&door->busy, busy, memory_order_relaxed);
+    if (busy && !atomic_load(&door->closed))
         clock_sleep_ns(DOOR_NAP_NS);
 }
 
@@ -143,9 +146,10 @@ void door_entered(struct door *door, unsigned thread)
         call(next);
 }
 
-void door_finished(struct door *door)
+bool door_finished(struct door *door)
 {
     atomic_fetch_add_explicit(&door->finished, 1, memory_order_relaxed);
+    return atomic_load_explicit(&door->busy, memory_order_relaxed);
 }
 
 void door_close(struct door *door)

@@ -4,8 +4,8 @@
  * Letting all idle threads wait costs: each new connection wakes one of them although a thread that has
  * just finished would have taken it in a moment, and the kernel walks over all of them. So at most
  * DOORMEN wait at the socket; the others are parked, the last to park the first to come back. Who takes
- * a request and leaves nobody at the door wakes one parked thread to stand there. A thread that has
- * finished tries the socket before it parks.
+ * a request and leaves nobody at the door wakes one parked thread to stand there. While there is much to
+ * do, a thread that has finished tries the socket before it parks.
  *
  * While requests are finished at more than DOOR_BUSY_PER_MS, a doorman that is woken naps for
  * DOOR_NAP_NS first: the threads that finish take what has come, each without a wake-up.
@@ -48,6 +48,7 @@ struct door {
     unsigned parked_count;
     unsigned thread_count;
     atomic_bool closed;
+    atomic_bool busy;          /* as the doorman who was woken last found it */
     _Atomic uint64_t finished; /* requests, ever */
     _Atomic uint64_t seen_finished;
     _Atomic int64_t seen_ns;
@@ -62,8 +63,8 @@ void door_release(struct door *door);
 void door_wait(struct door *door, unsigned thread);
 /* The thread took a connection. */
 void door_entered(struct door *door, unsigned thread);
-/* It finished one. */
-void door_finished(struct door *door);
+/* It finished one. Returns whether another may have come meanwhile: worth a try before door_wait. */
+MUST_CHECK bool door_finished(struct door *door);
 /* Nobody is to take any more: everybody comes back from door_wait. */
 void door_close(struct door *door);
 

@@ -81,9 +81,12 @@ static void take_requests(struct worker *worker, struct request *request)
         accepted = request_run(request);
         atomic_fetch_sub(&row->threads_busy, 1);
         if (accepted == FASTCGI_REQUEST || accepted == FASTCGI_CONNECTION) {
-            door_finished(&worker->door);
+            bool busy = door_finished(&worker->door);
+
             if (atomic_load(&worker->draining))
                 return;
+            if (!busy)
+                door_wait(&worker->door, request->thread);
         } else if (!open) {
             return; /* having looked once more: a connection it was woken for nobody else knows of */
         } else if (accepted == FASTCGI_EXHAUSTED) {

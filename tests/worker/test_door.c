@@ -84,7 +84,8 @@ static void *request_thread(void *argument)
         }
         door_entered(&door, self);
         serve(fd);
-        door_finished(&door);
+        if (!door_finished(&door))
+            door_wait(&door, self);
     }
     return NULL;
 }
