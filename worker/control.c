@@ -284,12 +284,14 @@ static const char *value_in(const char *text, const char *key, size_t *ret_lengt
     return NULL;
 }
 
-static bool generation_in(const char *text, uint64_t *ret_generation)
+/* 0: it does not stand there. */
+static uint64_t number_in(const char *text, const char *key)
 {
     size_t length = 0;
-    const char *number = value_in(text, "generation:", &length);
+    const char *digits = value_in(text, key, &length);
+    uint64_t number;
 
-    return number && parse_u64_bytes(number, length, ret_generation);
+    return digits && parse_u64_bytes(digits, length, &number) ? number : 0;
 }
 
 /* The configuration tells where the ledger is; where a socket was named instead, or the configuration
@@ -399,55 +401,69 @@ static int run_try_fallback(struct control *control, const struct command *comma
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The generation that serves; 0: no answer. */
-static uint64_t serving_generation(const struct control *control)
-{
-    struct fastcgi_reply reply;
-    uint64_t generation = 0;
+/* How far reloading is. */
+struct standing {
+    uint64_t generation; /* that serves; 0: no answer */
+    uint64_t refused;    /* reloads, ever */
+};
 
-    if (ask(control, "GET", "/penstock/status?summary", true, &reply) &&
-        !generation_in(reply.body, &generation))
-        generation = 0;
-    fastcgi_reply_release(&reply);
-    return generation;
+static struct standing standing_in(const struct fastcgi_reply *reply)
+{
+    return (struct standing){.generation = number_in(reply->body, "generation:"),
+                             .refused = number_in(reply->body, "reloads refused:")};
 }
 
-static void tell_no_reload(uint64_t before, uint64_t generation)
+static struct standing standing_now(const struct control *control)
 {
-    if (generation == 0)
+    struct fastcgi_reply reply;
+    struct standing standing = {0};
+
+    if (ask(control, "GET", "/penstock/status?summary", true, &reply))
+        standing = standing_in(&reply);
+    fastcgi_reply_release(&reply);
+    return standing;
+}
+
+static void tell_no_reload(const struct standing *before, const struct standing *now)
+{
+    if (now->refused > before->refused)
+        (void)fprintf(stderr,
+                      "penstockctl: the master refused it, and generation %" PRIu64
+                      " still serves: the configuration has errors, or changes what only a restart "
+                      "can change. The log names them, and penstockd -t the errors.\n",
+                      before->generation);
+    else if (now->generation == 0)
         (void)fprintf(stderr, "penstockctl: the master was asked, but since then nobody answers at "
                               "the status socket; the log has the reason.\n");
     else
         (void)fprintf(stderr,
                       "penstockctl: the master was asked, but generation %" PRIu64
-                      " still serves. A configuration with errors is not loaded (penstockd -t "
-                      "names them), and three older generations that still drain make it wait "
+                      " still serves. Three older generations that still drain make it wait "
                       "(penstockctl status shows them); the log has the reason.\n",
-                      before);
+                      before->generation);
 }
 
 static int run_reload(struct control *control, const struct command *command)
 {
     int64_t until_ns = clock_monotonic_ns() + RELOAD_TIMEOUT_NS;
+    struct standing before = {0}, now = {0};
     struct fastcgi_reply reply;
-    uint64_t before = 0;
-    uint64_t generation = 0;
     bool asked = ask(control, "POST", command->uri, false, &reply);
 
-    if (asked && !generation_in(reply.body, &before))
-        before = 0;
+    if (asked)
+        before = standing_in(&reply);
     fastcgi_reply_release(&reply);
     if (!asked)
         return EXIT_FAILURE;
-    while (clock_monotonic_ns() < until_ns) {
-        generation = serving_generation(control);
-        if (generation > before) {
-            (void)printf("reloaded: generation %" PRIu64 "\n", generation);
+    while (now.refused <= before.refused && clock_monotonic_ns() < until_ns) {
+        now = standing_now(control);
+        if (now.generation > before.generation) {
+            (void)printf("reloaded: generation %" PRIu64 "\n", now.generation);
             return EXIT_SUCCESS;
         }
         clock_sleep_ns(RELOAD_LOOK_NS);
     }
-    tell_no_reload(before, generation);
+    tell_no_reload(&before, &now);
     return EXIT_FAILURE;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "shared/counters.h"
 #include "shared/gate.h"
 #include "worker/activation.h"
 #include "worker/flow_reload.h"
@@ -235,6 +236,7 @@ static bool may_be_followed(const struct master *master)
 static void refuse_reload(struct master *master, const char *reason)
 {
     event(master, "reload_refused", reason);
+    counter_add(&segment_instance(&master->segment)->counters, COUNTER_reloads_refused, 1);
     activation_notify("READY=1");
 }
 

@@ -140,8 +140,10 @@ static void text_summary(const struct snapshot *snapshot, const struct status_vi
     text_printf(out,
                 "penstock:             %s\ntime:                 %s\nstate directory:      %s\n",
                 PENSTOCK_VERSION, now, snapshot->state_directory);
-    text_printf(out, "first start:          %s\ngeneration:           %" PRIu64 "\n", since,
-                snapshot->generation);
+    text_printf(out,
+                "first start:          %s\ngeneration:           %" PRIu64
+                "\nreloads refused:      %" PRIu64 "\n",
+                since, snapshot->generation, snapshot->counters[COUNTER_reloads_refused]);
     if (snapshot->master_pid)
         text_printf(out, "master:               pid %" PRId32 "\n", snapshot->master_pid);
     else

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "shared/counters.h"
+#include "shared/journal.h"
 #include "shared/sources.h"
 #include "worker/metrics.h"
 #include "worker/status.h"
@@ -197,6 +199,26 @@ static void answer_metrics(const struct visit *visit)
     answer_from_snapshot(visit, write_metrics);
 }
 
+/* While its writer is held up, what is not there may still come. */
+static void refuse_unknown_call(const struct visit *visit)
+{
+    const struct journal_area *journal = &segment_instance(visit->house->gate->segment)->journal;
+    const struct journal_count ready = journal_ready(journal);
+    char why[160];
+
+    if (journal_count_sum(&ready) == 0) {
+        refuse_as(visit, 404, "penstock_no_call",
+                  "The ledger has no such call. A call is there within a second after its end, and "
+                  "until ledger_keep_s or ledger_max takes it away.");
+        return;
+    }
+    (void)snprintf(why, sizeof why,
+                   "The ledger has no such call yet: %" PRIu64
+                   " rows wait to be written into it. Ask again; if they stay, the log tells why.",
+                   journal_count_sum(&ready));
+    refuse(visit, 503, why);
+}
+
 /* One call (H17). The ledger is read beside its writer; what cannot be read is told, not waited for. */
 static void answer_call(const struct visit *visit)
 {
@@ -222,9 +244,7 @@ static void answer_call(const struct visit *visit)
         visit->answer->content_type = json ? JSON_TYPE : TEXT_TYPE;
         break;
     case STATUS_CALL_UNKNOWN:
-        refuse_as(visit, 404, "penstock_no_call",
-                  "The ledger has no such call. A call is there within a second after its end, and "
-                  "until ledger_keep_s or ledger_max takes it away.");
+        refuse_unknown_call(visit);
         break;
     case STATUS_CALL_UNREADABLE:
         refuse(visit, 503, text_string(&why));
@@ -321,6 +341,8 @@ static void control_drain(const struct visit *visit, const char *order, bool dra
 static void control_reload(const struct visit *visit)
 {
     struct gate *gate = visit->house->gate;
+    const struct counters_area *counters = &segment_instance(gate->segment)->counters;
+    uint64_t refused = counter_value(counters, COUNTER_reloads_refused);
     uint64_t generation;
     int32_t pid;
 
@@ -334,8 +356,9 @@ static void control_reload(const struct visit *visit)
     }
     log_event(LOG_LEVEL_NOTICE, "reload_asked", "by penstockctl");
     visit->answer->status = 202;
-    text_printf(&visit->answer->body, "master: %" PRId32 "\ngeneration: %" PRIu64 "\n", pid,
-                generation);
+    text_printf(&visit->answer->body,
+                "master: %" PRId32 "\ngeneration: %" PRIu64 "\nreloads refused: %" PRIu64 "\n", pid,
+                generation, refused);
 }
 
 static void answer_control(const struct visit *visit)

@@ -26,6 +26,10 @@ refuses() { # refuses WHAT: a reload is refused, and those who serve go on
 gate=other-$gate configure <<<"$gate_options"
 refuses "another gate"
 contains "the reason" "$(cat "$work/penstock.log")" 'image_concurrency.gate = other-.*: only a restart changes this; in force is test-'
+began=$SECONDS
+ctl reload >"$work/out" 2>&1 && fail "a reload that is refused: penstockctl"
+((SECONDS - began <= 10 * ${TEST_TIME_FACTOR:-1})) || fail "penstockctl waited $((SECONDS - began)) s for a reload that was refused at once"
+contains "what penstockctl says of it" "$(cat "$work/out")" 'the master refused it, and generation 1 still serves'
 configure <<<"$gate_options"
 
 # ---- the program on disk tests the configuration, not the one that runs ----

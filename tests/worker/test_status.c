@@ -92,7 +92,7 @@ static void o3_text_tells_slots_queue_processes_counters(void **state)
 
     (void)state;
     assert_has(text, "time:                 2027-01-15T08:00:00.000Z\n");
-    assert_has(text, "generation:           3\n");
+    assert_has(text, "generation:           3\nreloads refused:      ");
     assert_has(text, "image gate:           default (on)\n");
     assert_has(text, "2 of 8 in use, 6 free, 1 of them leased to background work\n");
     assert_has(text, "2 waiting, at most 100\n");

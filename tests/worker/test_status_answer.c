@@ -1,6 +1,8 @@
 /* test_status_answer.c - who is answered what on the status socket (O1, O3, O4, M11). */
 #include "tests/shared/gate_fixture.h"
 
+#include "shared/journal.h"
+#include "shared/ledger.h"
 #include "shared/sources.h"
 #include "worker/status_answer.h"
 
@@ -245,6 +247,38 @@ static void a_call_that_cannot_be_looked_up_is_told_why_H17(void **state)
     assert_int_equal(ask(&asked), 405);
 }
 
+/* While somebody keeps the ledger locked, say: what is not there is not known to be nowhere. */
+static void a_call_whose_row_may_still_come_is_no_unknown_one_H17(void **state)
+{
+    static const char *const files[] = {"ledger.db", "ledger.db-wal", "ledger.db-shm"};
+    struct journal_area *journal = &segment_instance(&segment)->journal;
+    char directory[] = "/tmp/status-XXXXXX", path[64];
+    struct ledger *ledger;
+    struct text why;
+
+    (void)state;
+    assert_non_null(mkdtemp(directory));
+    text_init(&why, 500);
+    ledger = ledger_open(directory, 20, -1, &why);
+    if (!ledger)
+        fail_msg("%s", text_string(&why));
+    options->penstock.state_directory = directory;
+    assert_true(journal_sit_down(journal));
+    journal_discard(journal);
+    journal_stand_up(journal);
+    assert_int_equal(get("/penstock/calls/pst_1"), 404);
+    gate_journal_event(&gate, 1, "test", "");
+    assert_int_equal(get("/penstock/calls/pst_1"), 503);
+    assert_non_null(strstr(body(), " 1 rows wait to be written"));
+    ledger_close(ledger);
+    for (size_t i = 0; i < LENGTH(files); i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", directory, files[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(directory), 0);
+    text_release(&why);
+}
+
 static void sources_are_drained_and_undrained_by_name_H7(void **state)
 {
     static const struct source_name names[] = {{"openai", ""}, {"azure-we", ""}};
@@ -323,6 +357,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(limits_that_are_none_change_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_gate_that_is_off_has_no_limit_to_change, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_call_whose_row_may_still_come_is_no_unknown_one_H17,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_call_that_cannot_be_looked_up_is_told_why_H17, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(sources_are_drained_and_undrained_by_name_H7, set_up,
