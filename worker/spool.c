@@ -163,7 +163,7 @@ enum spool_result spool_write(struct spool *spool, const char *bytes, size_t len
     if (length > INT64_MAX / 2)
         return SPOOL_FULL;
     if (stays_in_memory(spool, length)) {
-        bool in_place = spool->memory && bytes == spool->memory + spool->bytes;
+        bool in_place = bytes == spool->memory + spool->bytes; /* of spool_room */
 
         if (!in_place && !grow_memory(spool, (size_t)spool->bytes + length))
             return SPOOL_NO_MEMORY;
