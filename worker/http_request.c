@@ -96,8 +96,10 @@ enum http_written http_request_write(const struct http_request *request,
 
     text_clear(text);
     write_head(request, place, text);
+    if (text->overflowed)
+        return HTTP_WRITTEN_NO_MEMORY;
     if (left <= 0 || left > HTTP_SMALL_BODY_BYTES)
-        return text->overflowed ? HTTP_WRITTEN_NO_MEMORY : HTTP_WRITTEN;
+        return HTTP_WRITTEN;
     body = text_extend(text, (size_t)left);
     if (!body)
         return HTTP_WRITTEN_NO_MEMORY;
