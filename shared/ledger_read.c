@@ -76,7 +76,7 @@ static const char exchanges_sql[] =
     " UNION ALL SELECT source, model_asked, '', '',"
     "  " WALL_MS("arrived_at") " + attempt_start_ms,"
     "  " WALL_MS("arrived_at") " + attempt_start_ms + attempt_ms, coalesce(est_tokens, -1),"
-    "  coalesce(tokens_in + coalesce(tokens_out, 0), tokens_out, -1),"
+    "  coalesce(" LEDGER_TOLD_TOKENS ", -1),"
     "  coalesce(upstream_status, 0) BETWEEN 200 AND 299, arrived_at"
     " FROM calls WHERE arrived_at >= ?1 AND arrived_at <= ?2 AND attempt_start_ms IS NOT NULL"
     " ORDER BY arrived_at DESC LIMIT ?3)"

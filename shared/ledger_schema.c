@@ -168,7 +168,6 @@ const char *const ledger_migrations[LEDGER_MIGRATIONS] = {schema_1, schema_2, sc
 /* Of an attempt that its call's row tells. */
 #define TOLD_START LATER("arrived_at", "attempt_start_ms")
 #define TOLD_END LATER("arrived_at", "attempt_start_ms + attempt_ms")
-#define TOLD_TOKENS "coalesce(tokens_in + coalesce(tokens_out, 0), tokens_out)"
 
 /* SQL is laid out as SQL. */
 /* clang-format off */
@@ -242,14 +241,15 @@ const struct ledger_view ledger_views[LEDGER_VIEWS] = {
      "SELECT logical_call_id, n, source, hedge, started_at, ended_at, ttft_ms, generation_ms,"
      " status, error, est_tokens, settled_tokens, kept_est, pid, limit_kind FROM attempts_more"
      " UNION ALL SELECT call_id, 1, source, 0, " TOLD_START ", " TOLD_END ", ttft_ms, generation_ms,"
-     " upstream_status, NULL, est_tokens, " TOLD_TOKENS ", 0, pid, NULL"
+     " upstream_status, NULL, est_tokens, " LEDGER_TOLD_TOKENS ", 0, pid, NULL"
      " FROM calls WHERE attempt_start_ms IS NOT NULL"},
 
+    /* Not of the view above: ordered here, both parts come from their indexes and nothing is sorted. */
     {"show_attempts",
      "SELECT started_at, logical_call_id, n, source, hedge, ended_at, ttft_ms, generation_ms,"
      " status, error, limit_kind, est_tokens, settled_tokens, kept_est, pid FROM attempts_more"
      " UNION ALL SELECT " TOLD_START ", call_id, 1, source, 0, " TOLD_END ", ttft_ms, generation_ms,"
-     " upstream_status, NULL, NULL, est_tokens, " TOLD_TOKENS ", 0, pid"
+     " upstream_status, NULL, NULL, est_tokens, " LEDGER_TOLD_TOKENS ", 0, pid"
      " FROM calls WHERE attempt_start_ms IS NOT NULL ORDER BY logical_call_id DESC, n DESC"},
 
     {"show_throttles",

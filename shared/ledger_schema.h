@@ -13,6 +13,9 @@
 #define LEDGER_MIGRATIONS 3
 extern const char *const ledger_migrations[LEDGER_MIGRATIONS];
 
+/* Tokens, in all, of an attempt that its call's row tells; NULL = not known. */
+#define LEDGER_TOLD_TOKENS "coalesce(tokens_in + coalesce(tokens_out, 0), tokens_out)"
+
 /* All views are dropped and made anew after the last migration: they hold nothing, so they have no
  * versions of their own. */
 #define LEDGER_VIEWS 12

@@ -46,13 +46,11 @@ struct http_connection *http_idle_take(struct http_idle *idle, const struct http
     return NULL;
 }
 
-static bool is_same_peer(const struct http_connection *one, const struct http_connection *other)
-{
-    return strcmp(one->origin, other->origin) == 0 && strcmp(one->ca_file, other->ca_file) == 0;
-}
-
 void http_idle_put(struct http_idle *idle, struct http_connection *connection, int64_t now_ns)
 {
+    const struct http_peer peer = {.origin = connection->origin,
+                                   .origin_bytes = strlen(connection->origin),
+                                   .ca_file = connection->ca_file};
     struct http_connection **link = &idle->first;
     size_t kept = 0, of_peer = 0;
 
@@ -61,7 +59,7 @@ void http_idle_put(struct http_idle *idle, struct http_connection *connection, i
     idle->first = connection;
     while (*link) {
         struct http_connection *each = *link;
-        bool same = is_same_peer(each, connection);
+        bool same = http_connection_fits(each, &peer);
 
         if (kept < CONNECTIONS_MAX && (!same || of_peer < OF_ONE_PEER_MAX) &&
             !is_too_old(each, now_ns)) {

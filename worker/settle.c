@@ -238,18 +238,19 @@ static void remember_owner(struct request *request)
                        request->candidates.list[attempt->candidate].row, clock_monotonic_ns());
 }
 
-/* Does the call's own row tell all of its one attempt? Not where an attempt has an open row, ended in
- * another way than the call, or where a later poll may change the call's row. */
-static bool tells_attempt(struct call_record *call, const struct attempt *attempt)
+/* The call's own row tells all of its one attempt: not where that has an open row, ended in another way than
+ * the call, or where a later poll may change the call's row. */
+static void tell_attempt(struct call_record *call, const struct attempt *attempt)
 {
     const struct attempt_record *record = &attempt->record;
 
     call->attempt_start_ms = record->started_wall_ms - call->arrived_wall_ms;
     call->attempt_ms = record->ended_wall_ms - record->started_wall_ms;
     call->est_tokens = record->est_tokens;
-    return call->attempts == 1 && record->n == 1 && !record->hedge && !attempt->opened &&
-           !*record->error && !*record->limit_kind && !record->kept_est && !call->poll &&
-           !*call->upstream_id && call->attempt_start_ms >= 0 && call->attempt_ms >= 0;
+    call->tells_attempt = call->attempts == 1 && record->n == 1 && !record->hedge &&
+                          !attempt->opened && !*record->error && !*record->limit_kind &&
+                          !record->kept_est && !call->poll && !*call->upstream_id &&
+                          call->attempt_start_ms >= 0 && call->attempt_ms >= 0;
 }
 
 static void journal(struct request *request, struct call_record *record, bool booked_here)
@@ -258,7 +259,8 @@ static void journal(struct request *request, struct call_record *record, bool bo
 
     if (!request->worker->options->penstock.ledger)
         return;
-    record->tells_attempt = booked_here && tells_attempt(record, attempt);
+    if (booked_here)
+        tell_attempt(record, attempt);
     gate_journal_call(&request->worker->gate, record,
                       booked_here && !record->tells_attempt ? &attempt->record : NULL);
 }
