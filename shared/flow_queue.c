@@ -233,10 +233,8 @@ void flow_queue_free_place_locked(struct layout_area *layout, uint32_t place)
         unlink_waiting(layout, place);
     else if (!has_state(row, FLOW_PLACE_FREE))
         flow_of(layout, row)->in_flight--;
-    row->owner = 0;
-    row->incarnation = 0;
     atomic_store(&row->rung, 0);
-    atomic_store(&row->state, FLOW_PLACE_FREE);
+    atomic_store(&row->state, FLOW_PLACE_FREE); /* its owner's until then, or no burial finds it */
     layout->flow_places_used--;
     push_free(layout, place);
 }

@@ -168,10 +168,8 @@ void queue_free_place_locked(struct core_area *core, struct layout_area *layout,
         unlink_waiting(layout, place);
         *waiting_of_layout(core) = layout->waiting;
     }
-    row->owner = 0;
-    row->incarnation = 0;
     atomic_store(&row->rung, 0);
-    atomic_store(&row->state, PLACE_FREE);
+    atomic_store(&row->state, PLACE_FREE); /* its owner's until then, or no burial finds it */
     push_free(layout, place);
 }
 
