@@ -8,6 +8,7 @@
 #include "shared/admit.h"
 
 #include "base/clock.h"
+#include "shared/flow_estimate.h"
 #include "shared/flow_queue.h"
 #include "shared/source_rows.h"
 #include "shared/wait_queue.h"
@@ -51,6 +52,12 @@ static struct flow_target target_of(const struct gate *gate, const struct admit_
     return target;
 }
 
+static void set_price(struct flow_target *target, const struct flow_price *price)
+{
+    target->cost = price->cost;
+    target->predicted = price->predicted;
+}
+
 static struct flow_call flow_call_of(const struct admit_call *call)
 {
     struct flow_call flow = call->flow;
@@ -67,6 +74,7 @@ struct option {
     uint32_t flow; /* NO_INDEX = none */
     enum flow_verdict verdict;
     int64_t predicted_wait_ns;
+    struct flow_price price;
 };
 
 struct options {
@@ -85,6 +93,8 @@ static struct option look_at(struct gate *gate, const struct admit_call *call, u
         return option;
     target = target_of(gate, call, candidate);
     option.flow = flow_find_locked(gate, &target, flow_call.now_ns);
+    option.price = flow_price_locked(gate, option.flow, &target);
+    set_price(&target, &option.price);
     if (option.flow != NO_INDEX) {
         option.verdict =
             flow_look_locked(gate, option.flow, &target, &flow_call, &option.predicted_wait_ns);
@@ -163,9 +173,11 @@ static void enter_flow(struct gate *gate, const struct admit_call *call,
 
     ret->flow.verdict = option->verdict;
     ret->flow.predicted_wait_ns = option->predicted_wait_ns;
+    ret->price = option->price;
     if (option->flow == NO_INDEX)
         return;
     target = target_of(gate, call, option->candidate);
+    set_price(&target, &option->price);
     entry = (struct flow_entry){
         .flow = option->flow,
         .target = &target,

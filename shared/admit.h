@@ -71,6 +71,7 @@ struct admit_answer {
     enum admit_verdict verdict;
     struct gate_answer image; /* when a slot was asked for */
     struct flow_answer flow;  /* of the flow that was chosen; when none: FLOW_OPEN */
+    struct flow_price price;  /* of an arrival: what the call costs there */
     struct source_answer source;
     int64_t wake_ns; /* QUEUED: try then, if not rung before; CLOCK_NEVER = only when rung */
 };

@@ -31,10 +31,27 @@
 
 #include <stdbool.h>
 
+/* A call as it was estimated without a tokenizer, where a unit is a token. */
+struct flow_claim {
+    struct token_estimate estimate; /* of its input */
+    int64_t output_max;             /* -1 = no bound */
+    bool whole;                     /* charged is the predicted output, too */
+};
+
+/* What it costs by what the answers of its model have taught so far (F6; flow_settle). */
+struct flow_price {
+    int64_t input;              /* of its tokens, calibrated */
+    int64_t cost, predicted;    /* as in flow_target */
+    struct token_ratios ratios; /* for whatever else of this model is estimated */
+};
+
 /* Where and how much. */
 struct flow_target {
     const char *quota_group, *model; /* cut to fit */
     const struct flow_terms *terms;  /* NULL, or strategy NONE: FLOW_OPEN */
+    /* admit.h: the two below come of it, by what the flow knows when the call arrives. NULL: they are
+     * given. */
+    const struct flow_claim *claim;
     int64_t cost;      /* units charged when granted: input, or input and predicted output */
     int64_t predicted; /* units that are likely to come on top; booked if the process dies */
 };

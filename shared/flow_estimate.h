@@ -5,15 +5,10 @@
 #ifndef SHARED_FLOW_ESTIMATE_H
 #define SHARED_FLOW_ESTIMATE_H
 
-#include "shared/calibration.h"
 #include "shared/flow.h"
 
-struct flow_prediction {
-    struct token_ratios ratios; /* for whatever else of this model is estimated */
-    int64_t output;             /* tokens that its answers usually have */
-};
-/* max_output: -1 = no bound. Takes the lock. */
-struct flow_prediction flow_predict(struct gate *gate, const struct flow_target *target,
-                                    int64_t max_output, int64_t now_ns);
+/* flow: NO_INDEX = nothing was learned. A target without claim has its price already. Lock held. */
+struct flow_price flow_price_locked(const struct gate *gate, uint32_t flow,
+                                    const struct flow_target *target);
 
 #endif

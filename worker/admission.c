@@ -244,7 +244,8 @@ struct joint {
     struct admit_call call;
     struct admit_seat *seat;
     struct admit_answer answer;
-    bool is_counted; /* among worker.flow_waiters */
+    struct flow_price price; /* of the flow that it stands in, or is let through */
+    bool is_counted;         /* among worker.flow_waiters */
 };
 
 /* Every call that waits has a thread, and calls of other scopes need some too. Image calls have theirs
@@ -505,6 +506,7 @@ enum admission_result admission_take(struct request *request, const struct sourc
         return ADMISSION_OVER;
     }
     admit_arrive(&request->worker->gate, &joint.call, seat, &joint.answer);
+    joint.price = joint.answer.price;
     if (joint.answer.verdict == ADMIT_QUEUED) {
         int64_t waited_ns;
 
@@ -521,6 +523,8 @@ enum admission_result admission_take(struct request *request, const struct sourc
         return result;
     if (joint.answer.verdict != ADMIT_GRANTED)
         return joint_refused(&joint, ret_refusal);
+    if (joint.call.targets && joint.call.targets[seat->candidate].claim)
+        request->flow_targets.prices[seat->candidate] = joint.price;
     if (joint.call.image) {
         request->ticket.place = seat->image_place;
         request->ticket.granted = true;

@@ -36,6 +36,12 @@ void answer_text_begin(struct answer_text *text, enum answer_shape shape)
     *text = (struct answer_text){.shape = shape};
 }
 
+/* Most keys differ in the first byte. */
+static bool is_key(const char *key, const char *name)
+{
+    return key[0] == name[0] && strcmp(key, name) == 0;
+}
+
 /* The key at this level of the path; "" = there is none. */
 static const char *key_at(const struct json_scan *scan, unsigned level)
 {
@@ -46,7 +52,7 @@ static const char *key_at(const struct json_scan *scan, unsigned level)
 static bool is_below(const struct json_scan *scan, const char *key)
 {
     for (unsigned level = 1; level < scan->depth; level++)
-        if (strcmp(key_at(scan, level), key) == 0)
+        if (is_key(key_at(scan, level), key))
             return true;
     return false;
 }
@@ -58,7 +64,7 @@ static enum field field_of_key(const struct json_scan *scan)
     while (level > 0 && scan->levels[level - 1].is_array)
         level--;
     for (size_t i = 0; level > 0 && i < LENGTH(fields); i++)
-        if (strcmp(fields[i].key, scan->levels[level - 1].key) == 0)
+        if (is_key(scan->levels[level - 1].key, fields[i].key))
             return fields[i].field;
     return FIELD_NONE;
 }
@@ -68,9 +74,9 @@ static enum field field_of_choice(const struct json_scan *scan)
 {
     const char *part = key_at(scan, 2);
 
-    if (strcmp(part, "delta") != 0 && strcmp(part, "message") != 0 && strcmp(part, "text") != 0)
+    if (!is_key(part, "delta") && !is_key(part, "message") && !is_key(part, "text"))
         return FIELD_NONE;
-    return strcmp(key_at(scan, 3), "reasoning_details") == 0 ? FIELD_NONE : field_of_key(scan);
+    return is_key(key_at(scan, 3), "reasoning_details") ? FIELD_NONE : field_of_key(scan);
 }
 
 static enum field find_field(const struct answer_text *text, const struct json_scan *scan,
@@ -78,18 +84,17 @@ static enum field find_field(const struct answer_text *text, const struct json_s
 {
     const char *top = key_at(scan, 0);
 
-    if (scan->depth == 1 && strcmp(top, "delta") != 0) /* most strings */
+    if (scan->depth == 1 && !is_key(top, "delta")) /* most strings */
         return FIELD_NONE;
-    if (strcmp(top, "choices") == 0)
+    if (is_key(top, "choices"))
         return field_of_choice(scan);
-    if (strcmp(top, "candidates") == 0)
+    if (is_key(top, "candidates"))
         return is_below(scan, "args") ? FIELD_CALL : field_of_key(scan);
-    if (strcmp(top, "delta") == 0 && scan->depth == 1) /* sound is base64 */
+    if (is_key(top, "delta") && scan->depth == 1) /* sound is base64 */
         return strstr(type, "audio.delta") ? FIELD_NONE : FIELD_TEXT;
-    if (strcmp(top, "delta") == 0)
+    if (is_key(top, "delta"))
         return field_of_key(scan);
-    if (text->shape == ANSWER_DOCUMENT &&
-        (strcmp(top, "output") == 0 || strcmp(top, "content") == 0))
+    if (text->shape == ANSWER_DOCUMENT && (is_key(top, "output") || is_key(top, "content")))
         return is_below(scan, "input") ? FIELD_CALL : field_of_key(scan);
     return FIELD_NONE;
 }

@@ -18,7 +18,7 @@ static int64_t estimate_of(const struct attempt *attempt)
 
     if (intent->est_input < 0)
         return (int64_t)((intent->body_text_bytes + TOKEN_TEXT_BYTES - 1) / TOKEN_TEXT_BYTES);
-    return request->flow_targets.any ? request->flow_targets.inputs[attempt->candidate]
+    return request->flow_targets.any ? request->flow_targets.prices[attempt->candidate].input
                                      : intent->est_input;
 }
 

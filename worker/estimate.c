@@ -41,8 +41,11 @@ struct word {
     int means;
 };
 
+/* The usual ones first. */
 static const struct word sections[] = {
     {"messages", SECTION_MESSAGES},
+    {"model", SECTION_NONE},
+    {"stream", SECTION_NONE},
     {"input", SECTION_MESSAGES},
     {"contents", SECTION_MESSAGES},
     {"prompt", SECTION_TEXT},
@@ -59,7 +62,9 @@ static const struct word sections[] = {
 
 /* Strings in messages that are no text for the model, or that stand for more than their text. */
 static const struct word uses[] = {
+    {"content", USE_TEXT},
     {"role", USE_ROLE},
+    {"text", USE_TEXT},
     {"type", USE_TYPE},
     {"detail", USE_DETAIL},
     {"arguments", USE_CALL},
@@ -112,7 +117,7 @@ static enum section find_section(const struct json_scan *scan)
     if (scan->depth == 0 || level->is_array)
         return SECTION_NONE;
     /* DashScope's own API has tools in there, and nothing else that is input. */
-    if (strcmp(level->key, "parameters") == 0) {
+    if (level->key[0] == 'p' && strcmp(level->key, "parameters") == 0) {
         if (scan->depth == 1 || strcmp(level[1].key, "tools") != 0)
             return SECTION_UNKNOWN;
         level++;

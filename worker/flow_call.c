@@ -2,7 +2,6 @@
 #include "worker/flow_call.h"
 
 #include "base/clock.h"
-#include "shared/flow_estimate.h"
 #include "worker/flow_usage.h"
 #include "worker/identify.h"
 #include "worker/request.h"
@@ -37,26 +36,14 @@ static int64_t seconds_asked(const struct request *request)
 /* What one unit is, is the source's word (F11). */
 static void charge(struct request *request, size_t candidate)
 {
-    struct flow_target *target = &request->flow_targets.list[candidate];
+    struct flow_targets *targets = &request->flow_targets;
+    struct flow_target *target = &targets->list[candidate];
     const struct intent *intent = &request->reader.intent;
-    bool whole = request->scope->tpm_charge == TPM_CHARGE_PREDICTED;
-    const struct token_estimate estimate = estimate_of(intent);
-    struct flow_prediction prediction;
-    int64_t input, output;
 
-    request->flow_targets.inputs[candidate] = intent->est_input;
-    target->predicted = 0;
     target->cost = 1;
     switch (target->terms->unit) {
     case FLOW_UNIT_TOKENS:
-        prediction =
-            flow_predict(&request->worker->gate, target, intent->max_output, clock_monotonic_ns());
-        request->flow_targets.ratios[candidate] = prediction.ratios;
-        input = calibration_tokens(prediction.ratios, &estimate);
-        request->flow_targets.inputs[candidate] = input;
-        output = intent->endpoint == ENDPOINT_EMBEDDINGS ? 0 : prediction.output;
-        target->cost = input + (whole ? output : 0);
-        target->predicted = whole ? 0 : output;
+        target->claim = &targets->claim;
         break;
     case FLOW_UNIT_SECONDS:
         target->cost = seconds_asked(request);
@@ -67,6 +54,20 @@ static void charge(struct request *request, size_t candidate)
     case FLOW_UNIT_TASKS:
         break;
     }
+    targets->prices[candidate] =
+        (struct flow_price){.input = intent->est_input, .cost = target->cost};
+}
+
+/* Embeddings are no output. */
+static struct flow_claim claim_of(const struct request *request)
+{
+    const struct intent *intent = &request->reader.intent;
+
+    return (struct flow_claim){
+        .estimate = estimate_of(intent),
+        .output_max = intent->endpoint == ENDPOINT_EMBEDDINGS ? 0 : intent->max_output,
+        .whole = request->scope->tpm_charge == TPM_CHARGE_PREDICTED,
+    };
 }
 
 /* What asks for work counts; to look at what another call has made is no part of any quota. */
@@ -81,8 +82,10 @@ void flow_targets_make(struct request *request)
     struct flow_targets *targets = &request->flow_targets;
 
     targets->any = scope->flow != FLOW_STRATEGY_NONE && asks_for_work(request);
-    if (targets->any)
+    if (targets->any) {
         targets->class = flow_class_of(request);
+        targets->claim = claim_of(request);
+    }
     for (size_t i = 0; targets->any && i < scope->member_count; i++) {
         const struct source_options *source = scope->members[i].source;
         const char *model = candidates_model(request, i);
@@ -263,7 +266,7 @@ static void take_sample(const struct attempt *attempt, struct adaptive_sample *s
 {
     const struct delivered *delivered = &attempt->pictures.delivered;
     int64_t output = flow_usage_output(attempt);
-    int64_t input = attempt->request->flow_targets.inputs[attempt->candidate];
+    int64_t input = attempt->request->flow_targets.prices[attempt->candidate].input;
 
     if (delivered->tokens_in > 0)
         input = delivered->tokens_in - known(delivered->tokens_cached);

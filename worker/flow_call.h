@@ -22,8 +22,9 @@ struct flow_targets {
     struct flow_target list[SOURCES_MAX];
     struct flow_terms terms[SOURCES_MAX];
     char models[SOURCES_MAX][NAME_SIZE];
-    int64_t inputs[SOURCES_MAX];             /* tokens of the request, calibrated */
-    struct token_ratios ratios[SOURCES_MAX]; /* for those of the answer; where tokens are counted */
+    struct flow_claim claim; /* where tokens are counted */
+    struct flow_price
+        prices[SOURCES_MAX]; /* what it was granted for, or without a flow is taken for */
 };
 
 /* For the scope and the candidates of the request. */

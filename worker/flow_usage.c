@@ -21,10 +21,9 @@ bool flow_usage_is_whole(const struct attempt *attempt)
 /* What was charged, or would be on top, for the answer. */
 static int64_t output_predicted(const struct attempt *attempt)
 {
-    const struct flow_targets *targets = &attempt->request->flow_targets;
-    const struct flow_target *target = &targets->list[attempt->candidate];
+    const struct flow_price *price = &attempt->request->flow_targets.prices[attempt->candidate];
 
-    return target->cost + target->predicted - targets->inputs[attempt->candidate];
+    return price->cost + price->predicted - price->input;
 }
 
 /* Embeddings are no output. */
@@ -51,7 +50,8 @@ static int64_t text_seen(const struct attempt *attempt)
     }
     if (estimate.tokens == 0 && (pictures->body == PICTURES_IGNORED || !attempt->is_stream))
         return attempt->bytes / JSON_BYTES_PER_TOKEN;
-    return calibration_tokens(attempt->request->flow_targets.ratios[attempt->candidate], &estimate);
+    return calibration_tokens(attempt->request->flow_targets.prices[attempt->candidate].ratios,
+                              &estimate);
 }
 
 /* Tokens of the answer, from what is known now: what it tells, else what its text is worth. What is
@@ -79,7 +79,7 @@ int64_t flow_usage_output(const struct attempt *attempt)
  * upstream may have made all of it. */
 static int64_t told_or_asked(const struct attempt *attempt, int64_t told)
 {
-    const int64_t asked = attempt->request->flow_targets.list[attempt->candidate].cost;
+    const int64_t asked = attempt->request->flow_targets.prices[attempt->candidate].cost;
 
     if (!attempt->counting || told <= 0)
         return asked;
@@ -92,7 +92,7 @@ int64_t flow_usage_units(const struct attempt *attempt)
     const struct request *request = attempt->request;
     const struct flow_target *target = &request->flow_targets.list[attempt->candidate];
     const struct delivered *delivered = &attempt->pictures.delivered;
-    int64_t input = request->flow_targets.inputs[attempt->candidate];
+    int64_t input = request->flow_targets.prices[attempt->candidate].input;
 
     switch (target->terms->unit) {
     case FLOW_UNIT_TOKENS:

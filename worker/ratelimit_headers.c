@@ -102,8 +102,10 @@ static void take_fact(struct ratelimit_headers *headers, const struct header *he
 
 void ratelimit_headers_read(struct ratelimit_headers *headers, const char *name, const char *value)
 {
-    bool is_openai = strncasecmp(name, openai, sizeof openai - 1) == 0;
-    bool is_anthropic = strncasecmp(name, anthropic, sizeof anthropic - 1) == 0;
+    const char first = name[0] | 0x20; /* most headers are neither's */
+    bool is_openai = first == openai[0] && strncasecmp(name, openai, sizeof openai - 1) == 0;
+    bool is_anthropic =
+        first == anthropic[0] && strncasecmp(name, anthropic, sizeof anthropic - 1) == 0;
     const struct header *header = is_openai ? openai_headers : anthropic_headers;
     size_t count = is_openai ? LENGTH(openai_headers) : LENGTH(anthropic_headers);
 

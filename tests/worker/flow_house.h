@@ -7,6 +7,8 @@
 
 #include "tests/worker/scope_house.h"
 
+#include "shared/flow_estimate.h"
+
 #define USED_BODY                                                                                  \
     "{\"choices\":[{\"message\":{\"content\":\"hi\"}}],"                                           \
     "\"usage\":{\"prompt_tokens\":70,\"completion_tokens\":30}}"
@@ -67,11 +69,24 @@ static inline struct flow_view view_of(const char *account)
     return (struct flow_view){.in_flight = UINT32_MAX}; /* there is none */
 }
 
-/* Before it runs: what the call is charged at source a. */
+/* Before it runs: what the call would be charged at source a. */
 static inline struct flow_target targets(void)
 {
+    struct gate *gate = &now->house->worker.gate;
+    struct flow_targets *made = &now->house->request->flow_targets;
+    struct flow_target target;
+
     candidates_make(now->house->request);
-    return now->house->request->flow_targets.list[0];
+    target = made->list[0];
+    if (target.claim) {
+        gate_lock(gate);
+        made->prices[0] =
+            flow_price_locked(gate, flow_find_locked(gate, &target, clock_monotonic_ns()), &target);
+        gate_unlock(gate);
+        target.cost = made->prices[0].cost;
+        target.predicted = made->prices[0].predicted;
+    }
+    return target;
 }
 
 static inline void assert_use(const char *account, int64_t sends, int64_t units)

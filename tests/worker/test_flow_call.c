@@ -12,7 +12,7 @@ static void f4_tokens_are_charged_with_or_without_what_is_predicted(void **state
 
     (void)state;
     target = targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     assert_true(now->house->request->reader.intent.est_input > 0);
     assert_true(input > 0);
     assert_true(target.cost > input);
@@ -121,7 +121,7 @@ static void f6_a_call_is_settled_with_the_usage_it_tells(void **state)
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_serve(now, 0, say_used);
     assert_int_equal(scene_run(*state), STEP_NEXT);
     assert_use("a", 1, 100);
@@ -201,7 +201,7 @@ static void f6_an_answer_that_does_not_tell_is_settled_by_its_bytes(void **state
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_serve(now, 0, say_hello);
     assert_int_equal(scene_run(*state), STEP_NEXT);
     assert_use("a", 1, input + (int64_t)strlen("{\"from\":\"hello\"}") / 5);

@@ -40,7 +40,7 @@ static void research_54_a_cut_stream_is_settled_by_what_came(void **state)
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     scene_serve(now, 0, stream_some_and_close);
     assert_int_equal(scene_run(*state), STEP_FAULT);
@@ -58,7 +58,7 @@ static void f6_what_was_learned_of_the_input_holds_for_the_text_that_comes(void 
     teach(170);
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_serve(now, 0, stream_some_and_close);
     assert_int_equal(scene_run(*state), STEP_FAULT);
     assert_use("a", 1, input + worth(SENTENCE SENTENCE SENTENCE SENTENCE, 1.7));
@@ -74,7 +74,7 @@ static void research_54_a_whole_stream_without_usage_is_settled_by_its_text(void
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     scene_serve(now, 0, stream_without_usage);
     assert_int_equal(scene_run(*state), STEP_NEXT);
@@ -98,7 +98,7 @@ static void research_54_a_document_without_usage_too(void **state)
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_serve(now, 0, say_without_usage);
     assert_int_equal(scene_run(*state), STEP_NEXT);
     assert_use("a", 1, input + worth(SENTENCE, 1));
@@ -119,7 +119,7 @@ static void research_54_what_cannot_be_read_is_settled_by_its_bytes(void **state
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     scene_serve(now, 0, say_encoded);
     assert_int_equal(scene_run(*state), STEP_NEXT);
@@ -140,7 +140,7 @@ static void f6_embeddings_have_no_output(void **state)
 
     scene_ask(now, "/v1/embeddings", "{\"model\":\"e\",\"input\":\"one two three\"}");
     target = targets();
-    assert_int_equal(target.cost, now->house->request->flow_targets.inputs[0]);
+    assert_int_equal(target.cost, now->house->request->flow_targets.prices[0].input);
     assert_int_equal(target.predicted, 0);
     assert_true(target.cost > 0);
     scene_serve(now, 0, say_vectors);
@@ -211,7 +211,7 @@ static void a_client_that_leaves_midway_leaves_what_it_used(void **state)
     int64_t input;
 
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     scene_serve(now, 0, stream_two_and_hold);
     assert_int_equal(scene_run(*state), STEP_OVER);
@@ -297,7 +297,7 @@ static void research_545_but_not_for_long(void **state)
 
     now->house->scope.flow_drain_ms = 50;
     (void)targets();
-    input = now->house->request->flow_targets.inputs[0];
+    input = now->house->request->flow_targets.prices[0].input;
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
     scene_serve(now, 0, finish_and_hold);
     assert_int_equal(scene_run(*state), STEP_OVER);
@@ -386,7 +386,8 @@ static void research_545_what_is_nearly_over(void **state)
     for (size_t i = 0; i < LENGTH(rows); i++) {
         set_stream(attempt, WORD(SENTENCE), rows[i].took_ms);
         request->reader.intent.max_output = rows[i].max_output;
-        request->flow_targets.list[0].cost = request->flow_targets.inputs[0] + rows[i].expected;
+        request->flow_targets.prices[0].cost =
+            request->flow_targets.prices[0].input + rows[i].expected;
         if (flow_usage_wants_end(attempt) != rows[i].expected_end)
             fail_msg("row %zu", i);
     }
