@@ -98,6 +98,7 @@ static void grant_locked(struct gate *gate, uint32_t place, int64_t now_ns)
     row->charged = row->cost;
     row->granted_ns = now_ns;
     row->epoch = limits.epoch;
+    flow_count_grant_locked(flow, row->charged, now_ns);
     if (flow_holds_back(flow)) {
         bucket_take(&flow->requests, BUCKET_UNIT, now_ns);
         bucket_take(&flow->units, row->cost * BUCKET_UNIT, now_ns);
@@ -105,6 +106,8 @@ static void grant_locked(struct gate *gate, uint32_t place, int64_t now_ns)
         row->pace_until_ns = flow_later(now_ns, flow->next_send_ns) + limits.interval_ns;
         flow->next_send_ns = row->pace_until_ns;
     }
+    row->requests_taken = flow->requests.taken_micro;
+    row->units_taken = flow->units.taken_micro;
     flow_queue_grant_locked(layout_of(gate), place);
     flow_step_ends(flow);
     if (flow->strategy == FLOW_STRATEGY_ADAPTIVE) {

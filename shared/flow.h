@@ -112,7 +112,7 @@ void flow_renew(struct gate *gate, const struct flow_target *target, int64_t now
 /* Read without the lock by the bell thread; cleared by the try. */
 bool flow_is_rung(const struct gate *gate, uint32_t place);
 
-/* The first byte goes out. Counts in the last 60 s. */
+/* The first byte goes out: from now on the call counts as made. Takes no lock. */
 void flow_sent(struct gate *gate, uint32_t place, int64_t now_ns);
 /* A long answer has used so many units until now; what exceeds the charge is taken at once. */
 void flow_progress(struct gate *gate, uint32_t place, int64_t units, int64_t now_ns);

@@ -16,24 +16,20 @@ static struct layout_area *layout_of(const struct gate *gate)
     return segment_layout(gate->segment);
 }
 
+/* Without the lock: nobody else changes the state of a granted place, and to all it is in flight before
+ * and after. */
 void flow_sent(struct gate *gate, uint32_t place, int64_t now_ns)
 {
     struct flow_place_row *row;
 
     if (place == NO_INDEX)
         return;
-    gate_lock(gate);
     row = flow_own_place(gate, place);
     REQUIRE(atomic_load(&row->state) != FLOW_PLACE_WAITING);
-    if (atomic_load(&row->state) == FLOW_PLACE_GRANTED) {
-        row->sent_ns = now_ns;
-        row->requests_taken = flow_row_of(gate, row)->requests.taken_micro;
-        row->units_taken = flow_row_of(gate, row)->units.taken_micro;
-        flow_count_sent_locked(flow_row_of(gate, row), now_ns);
-        flow_count_units_locked(flow_row_of(gate, row), row->charged, now_ns);
-        atomic_store(&row->state, FLOW_PLACE_SENT);
-    }
-    gate_unlock(gate);
+    if (atomic_load(&row->state) == FLOW_PLACE_SENT)
+        return;
+    row->sent_ns = now_ns;
+    atomic_store(&row->state, FLOW_PLACE_SENT);
 }
 
 void flow_progress(struct gate *gate, uint32_t place, int64_t units, int64_t now_ns)
@@ -72,10 +68,11 @@ static void end_locked(struct gate *gate, uint32_t place, int64_t units, int64_t
     struct flow_place_row *row = flow_place_of(gate, place);
     struct flow_row *flow = flow_row_of(gate, row);
     const bool sent = atomic_load(&row->state) == FLOW_PLACE_SENT;
+    const int64_t charged = row->charged;
 
     flow_step_begins(flow, layout_of(gate), place, FLOW_PLACE_FREE);
     if (flow_holds_back(flow)) {
-        bucket_settle(&flow->units, row->charged * BUCKET_UNIT, units * BUCKET_UNIT, now_ns);
+        bucket_settle(&flow->units, charged * BUCKET_UNIT, units * BUCKET_UNIT, now_ns);
         if (!sent) {
             bucket_give_back(&flow->requests, BUCKET_UNIT, now_ns);
             if (flow->next_send_ns == row->pace_until_ns)
@@ -84,11 +81,13 @@ static void end_locked(struct gate *gate, uint32_t place, int64_t units, int64_t
     }
     flow_queue_correct_locked(layout_of(gate), place, units);
     if (sent) {
-        flow_count_units_locked(flow, units - row->charged, now_ns);
+        flow_count_units_locked(flow, units - charged, now_ns);
         learn_hold(flow, now_ns - row->granted_ns);
     }
     flow_queue_free_place_locked(layout_of(gate), place);
     flow_step_ends(flow);
+    if (!sent)
+        flow_uncount_grant_locked(flow, charged, row->granted_ns);
     flow->last_demand_ns = flow->last_used_ns = flow_later(now_ns, flow->last_used_ns);
     if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
         adaptive_set_in_flight(&flow->adaptive, flow->in_flight, now_ns);

@@ -24,9 +24,23 @@ static struct flow_second *second_of(struct flow_row *flow, int64_t now_ns)
     return row;
 }
 
-void flow_count_sent_locked(struct flow_row *flow, int64_t now_ns)
+void flow_count_grant_locked(struct flow_row *flow, int64_t units, int64_t now_ns)
 {
-    second_of(flow, now_ns)->sends++;
+    struct flow_second *row = second_of(flow, now_ns);
+
+    row->sends++;
+    row->units += units;
+}
+
+void flow_uncount_grant_locked(struct flow_row *flow, int64_t units, int64_t granted_ns)
+{
+    const int64_t second = granted_ns / NS_PER_S;
+    struct flow_second *row = &flow->window[second % FLOW_WINDOW_S];
+
+    if (row->second != second)
+        return;
+    row->sends--;
+    row->units -= units;
 }
 
 void flow_count_units_locked(struct flow_row *flow, int64_t units, int64_t now_ns)

@@ -36,8 +36,10 @@ void flow_wake_locked(struct flow_row *flow, int64_t now_ns);
 /* What a caller who is turned away is told. */
 void flow_tell_standing_locked(struct flow_row *flow, int64_t now_ns, struct flow_answer *answer);
 
-void flow_count_sent_locked(struct flow_row *flow, int64_t now_ns);
-/* May be negative: less was used than booked. */
+/* A call was granted; one that is given back without having been sent does not count. */
+void flow_count_grant_locked(struct flow_row *flow, int64_t units, int64_t now_ns);
+void flow_uncount_grant_locked(struct flow_row *flow, int64_t units, int64_t granted_ns);
+/* More was used than was booked, or less: units may be negative. */
 void flow_count_units_locked(struct flow_row *flow, int64_t units, int64_t now_ns);
 
 #endif

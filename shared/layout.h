@@ -438,7 +438,7 @@ struct flow_place_row {
     int64_t charged;   /* units taken from the flow so far; settled against the real ones */
     int64_t predicted; /* units beyond cost that burial books of a sent one */
     int64_t pace_from_ns, pace_until_ns;  /* the flow's next_send_ns before and after its grant */
-    uint64_t requests_taken, units_taken; /* of the flow's budgets when it was sent (taken_micro) */
+    uint64_t requests_taken, units_taken; /* of the flow's budgets after its grant (taken_micro) */
     int64_t tag_charged;                  /* what its class's finish tag was moved on by */
     uint64_t client_key;                  /* of flow_clients, 0 = not counted there */
     uint64_t epoch;                       /* of the controller, when it was granted */
@@ -464,8 +464,8 @@ struct flow_class_row {
 #define FLOW_WINDOW_S 60U
 struct flow_second {
     int64_t second; /* of CLOCK_MONOTONIC; an old one's counts are void */
-    int64_t sends;  /* exchanges sent */
-    int64_t units;  /* booked: the estimate when sent, the difference when more is known */
+    int64_t sends;  /* exchanges granted, but for those that were not sent after all */
+    int64_t units;  /* booked: the estimate when granted, the difference when more is known */
 };
 
 /* What a step that moves balances and a place together began with; void unless place is not 0. Who

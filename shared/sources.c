@@ -189,6 +189,8 @@ static struct look look_at_locked(const struct gate *gate, const struct source_w
     struct source_row *row = row_of(gate, candidate->row);
     struct look look = {.verdict = SOURCE_ADMITTED};
 
+    if (is_well(gate, candidate))
+        return look;
     breaker_settle_locked(row, wish->now_ns);
     look.throttled = row->throttled_until_ns > wish->now_ns;
     look.full = candidate->max_in_flight > 0 && source_in_flight(row) >= candidate->max_in_flight;
