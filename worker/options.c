@@ -4,6 +4,7 @@
 #include "worker/options_table.h"
 
 #include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -111,6 +112,19 @@ bool option_is_chosen(const struct option_section *section, const char *key)
 bool option_is_wrong(const struct option_section *section, const char *key)
 {
     return section->values[option_row_of(section->kind, key) - option_rows].wrong;
+}
+
+bool option_is_one_wrong(const struct option_section *section, ...)
+{
+    bool wrong = false;
+    va_list keys;
+
+    va_start(keys, section);
+    for (const char *key = va_arg(keys, const char *); key && !wrong;
+         key = va_arg(keys, const char *))
+        wrong = option_is_wrong(section, key);
+    va_end(keys);
+    return wrong;
 }
 
 /* Variables of this section begin so; NULL when there is no memory. */

@@ -84,16 +84,22 @@ static const char *unquote(char *value)
 
 static const char *read_value(char *text, struct options_line *line)
 {
+    static const char key_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
     char *equals = strchr(text, '=');
     char *value;
     size_t length;
     const char *problem;
 
-    if (!equals)
-        return "this is neither [section], key = value nor a comment";
+    if (!equals) {
+        line->kind = OPTIONS_LINE_NO_VALUE;
+        line->key = text;
+        text[strspn(text, key_letters)] = '\0';
+        return "this is neither [section], key = value nor a comment; write one of them, a comment "
+               "with ; or # before it";
+    }
     trim_end(text, equals);
     if (*text == '\0')
-        return "the key before = is missing";
+        return "the key before = is missing; write key = value";
     problem = non_ascii_problem(text);
     if (problem)
         return problem;
@@ -119,12 +125,12 @@ static const char *read_section(char *text, struct options_line *line)
     char *name;
 
     if (!close)
-        return "the closing ] of the section is missing";
+        return "the closing ] of the section is missing; write [section] or [section NAME]";
     if (*skip_blanks(close + 1))
         return "something follows the section's ]; a comment must have a line of its own";
     trim_end(section, close);
     if (*section == '\0')
-        return "the section has no name";
+        return "there is no section in the [ ]; write [section] or [section NAME]";
     name = section + strcspn(section, " \t");
     if (*name) {
         *name = '\0';
@@ -168,7 +174,9 @@ bool options_file_next(struct options_file *file, struct options_line *ret_line)
             continue;
         if (!problem)
             problem = *text == '[' ? read_section(text, &line) : read_value(text, &line);
-        if (problem)
+        if (problem && *text == '[')
+            line.kind = OPTIONS_LINE_BAD_SECTION;
+        else if (problem && line.kind != OPTIONS_LINE_NO_VALUE)
             line.kind = OPTIONS_LINE_BAD;
         line.problem = problem;
         line.number = file->number;

@@ -21,9 +21,11 @@
 #define OPTIONS_LINE_MAX 4096U             /* bytes of one line */
 
 enum options_line_kind {
-    OPTIONS_LINE_SECTION, /* section and name */
-    OPTIONS_LINE_VALUE,   /* key and value */
-    OPTIONS_LINE_BAD,     /* problem */
+    OPTIONS_LINE_SECTION,     /* section and name */
+    OPTIONS_LINE_VALUE,       /* key and value */
+    OPTIONS_LINE_BAD,         /* problem; key, if one stands before = */
+    OPTIONS_LINE_BAD_SECTION, /* problem; what follows belongs to no section */
+    OPTIONS_LINE_NO_VALUE,    /* problem; key, the word that it begins with, may also be a secret */
 };
 
 /* One line that is neither blank nor a comment. Strings are good until the next line is read; they

@@ -112,7 +112,31 @@ static void refuse_key(struct options_loader *loader, struct option_subject subj
     }
     option_suggestion_append(&suggestion, &tail);
     options_error(loader, subject, "unknown option%s", text_string(&tail));
+    if (suggestion.best)
+        option_mark_wrong(subject.section, suggestion.best);
     text_release(&tail);
+}
+
+/* An option of the section is known by its name, also in "overflow_mode wait". What follows is not
+ * shown. */
+static void refuse_line(struct options_loader *loader, struct option_subject subject,
+                        const struct options_line *line)
+{
+    const struct option_row *row =
+        subject.section ? option_row_find(subject.section->kind, line->key) : NULL;
+    struct text allowed;
+
+    subject.key = row ? row->key : NULL;
+    if (!row || line->kind != OPTIONS_LINE_NO_VALUE) {
+        options_error(loader, subject, "%s", line->problem);
+        return;
+    }
+    text_init(&allowed, 600);
+    option_append_allowed(row, &allowed);
+    options_error(loader, subject,
+                  "there is no = between the option and its value; write %s = VALUE; allowed: %s",
+                  row->key, text_string(&allowed));
+    text_release(&allowed);
 }
 
 static void take_value(struct options_loader *loader, struct option_section *section,
@@ -153,16 +177,27 @@ void options_apply_input(struct options_loader *loader, const struct options_inp
         struct option_subject subject = {.place = &place, .section = section};
 
         place.line = line.number;
-        if (line.kind == OPTIONS_LINE_BAD) {
-            options_error(loader, subject, "%s", line.problem);
-        } else if (line.kind == OPTIONS_LINE_SECTION) {
+        switch (line.kind) {
+        case OPTIONS_LINE_SECTION:
             section = open_section(loader, &line, &place);
             skipping = !section;
-        } else if (section) {
-            take_value(loader, section, &line, &place);
-        } else if (!skipping) {
-            options_error(loader, subject, "a value stands before the first [section]");
+            break;
+        case OPTIONS_LINE_VALUE:
+            if (section)
+                take_value(loader, section, &line, &place);
+            else if (!skipping)
+                options_error(loader, subject, "a value stands before the first [section]");
+            skipping = !section;
+            break;
+        case OPTIONS_LINE_BAD:
+        case OPTIONS_LINE_NO_VALUE:
+            refuse_line(loader, subject, &line);
+            break;
+        case OPTIONS_LINE_BAD_SECTION:
+            subject.section = section = NULL;
+            refuse_line(loader, subject, &line);
             skipping = true;
+            break;
         }
     }
 }

@@ -59,14 +59,12 @@ static void append_sentence(struct text *report, const char *format, va_list lis
     text_append_char(report, '\n');
 }
 
-static void mark_wrong(const struct option_subject *subject)
+void option_mark_wrong(const struct option_section *section, const char *key)
 {
-    const struct option_row *row = subject->section && subject->key
-                                       ? option_row_find(subject->section->kind, subject->key)
-                                       : NULL;
+    const struct option_row *row = section && key ? option_row_find(section->kind, key) : NULL;
 
     if (row)
-        subject->section->values[row - option_rows].wrong = true;
+        section->values[row - option_rows].wrong = true;
 }
 
 void options_error(struct options_loader *loader, struct option_subject subject, const char *format,
@@ -75,7 +73,7 @@ void options_error(struct options_loader *loader, struct option_subject subject,
     va_list list;
 
     loader->error_count++;
-    mark_wrong(&subject);
+    option_mark_wrong(subject.section, subject.key);
     append_head(loader->report, &subject, false);
     va_start(list, format);
     append_sentence(loader->report, format, list);

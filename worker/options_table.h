@@ -176,6 +176,10 @@ bool option_is_set(const struct option_section *section, const struct option_row
 /* The operator set it to something other than what it is anyway. */
 bool option_is_chosen(const struct option_section *section, const char *key);
 bool option_is_wrong(const struct option_section *section, const char *key);
+/* One of the keys, which NULL ends: what the checks see of it is its default. */
+bool option_is_one_wrong(const struct option_section *section, ...) __attribute__((sentinel));
+/* The error is told elsewhere. A key that no option has is none. */
+void option_mark_wrong(const struct option_section *section, const char *key);
 
 /* A new section at the end of the list; NULL when there is no memory. */
 struct option_section *option_section_add(struct options_loader *loader,
@@ -207,6 +211,8 @@ const char *option_secret_read(struct options_loader *loader, struct option_subj
 
 /* options_check.c: what no single value can tell. */
 void options_check(struct options_loader *loader);
+/* Is something wrong that decides how many threads there are, or how many image calls have one? */
+bool options_are_threads_wrong(const struct options *options);
 
 /* options_scope.c: what names something else, and whether it fits together: members and fallbacks
  * of scopes, where routes go. After options_check. */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* All lines of the bytes as text: "1 [section|name]", "2 key=value", "3 !". */
+/* All lines of the bytes as text: "1 [section|name]", "2 key=value", "3 !what is wrong". */
 static void read_lines(const char *bytes, size_t length, struct text *out)
 {
     struct options_file file;
@@ -31,7 +31,12 @@ static void read_lines(const char *bytes, size_t length, struct text *out)
         else if (line.kind == OPTIONS_LINE_VALUE)
             text_printf(out, "%s=%s\n", line.key, line.value);
         else
-            text_printf(out, "!%s\n", line.problem);
+            text_printf(out, "%s%s%s%s\n", line.kind == OPTIONS_LINE_BAD_SECTION ? "[!" : "!",
+                        line.key,
+                        line.kind == OPTIONS_LINE_NO_VALUE ? "? "
+                        : *line.key                        ? ": "
+                                                           : "",
+                        line.problem);
     }
 }
 
@@ -83,12 +88,13 @@ static void test_quotes(void **state)
         {"a = \" b \"  ", "1 a= b \n"},
         {"a = \"b \\\"c\\\" \\\\d\"", "1 a=b \"c\" \\d\n"},
         {"a = b \"c\"", "1 a=b \"c\"\n"},
-        {"a = \"b", "1 !the closing quote is missing\n"},
-        {"a = \"b\\\"", "1 !the closing quote is missing\n"},
-        {"a = \"b\\", "1 !in quotes a backslash stands only before \" or another backslash\n"},
-        {"a = \"b\\n\"", "1 !in quotes a backslash stands only before \" or another backslash\n"},
+        {"a = \"b", "1 !a: the closing quote is missing\n"},
+        {"a = \"b\\\"", "1 !a: the closing quote is missing\n"},
+        {"a = \"b\\", "1 !a: in quotes a backslash stands only before \" or another backslash\n"},
+        {"a = \"b\\n\"",
+         "1 !a: in quotes a backslash stands only before \" or another backslash\n"},
         {"a = \"b\" ; c",
-         "1 !something follows the closing quote; a comment must have a line of its "
+         "1 !a: something follows the closing quote; a comment must have a line of its "
          "own\n"},
     };
 
@@ -99,13 +105,15 @@ static void test_quotes(void **state)
 static void test_lines_that_are_wrong(void **state)
 {
     static const struct lexer_case cases[] = {
-        {"\nhello\nb = 1", "2 !this is neither [section], key = value nor a comment\n3 b=1\n"},
-        {" = 1", "1 !the key before = is missing\n"},
-        {"[a", "1 !the closing ] of the section is missing\n"},
-        {"[]", "1 !the section has no name\n"},
+        {"\nhello\nb = 1",
+         "2 !hello? this is neither [section], key = value nor a comment; write one of them, a "
+         "comment with ; or # before it\n3 b=1\n"},
+        {" = 1", "1 !the key before = is missing; write key = value\n"},
+        {"[a", "1 [!the closing ] of the section is missing; write [section] or [section NAME]\n"},
+        {"[]", "1 [!there is no section in the [ ]; write [section] or [section NAME]\n"},
         {"[a] ; c",
-         "1 !something follows the section's ]; a comment must have a line of its own\n"},
-        {"a = b \\\nc = d", "1 !a line cannot be continued on the next (a value that ends in a "
+         "1 [!something follows the section's ]; a comment must have a line of its own\n"},
+        {"a = b \\\nc = d", "1 !a: a line cannot be continued on the next (a value that ends in a "
                             "backslash must stand in quotes, with two of them)\n2 c=d\n"},
         {"a = b\001c", "1 !the line has a control character\n"},
         {"a = b\rc", "1 !the line has a control character\n"},
@@ -114,9 +122,9 @@ static void test_lines_that_are_wrong(void **state)
          "1 !a section or key has a character that is not plain ASCII (a pasted "
          "no-break space?)\n"},
         {"[a\xff]",
-         "1 !a section or key has a character that is not plain ASCII (a pasted no-break "
+         "1 [!a section or key has a character that is not plain ASCII (a pasted no-break "
          "space?)\n"},
-        {"[a b\xc2\xa0]", "1 !a section or key has a character that is not plain ASCII (a pasted "
+        {"[a b\xc2\xa0]", "1 [!a section or key has a character that is not plain ASCII (a pasted "
                           "no-break space?)\n"},
     };
 

@@ -62,7 +62,61 @@ static void test_keys_that_are_wrong(void **state)
         {WITH_SOURCE "[penstock]\n[source a]\nbase_url = https://b",
          "t.conf:5: source a.base_url: set twice in this file; the first time in line 2\n", true},
         {WITH_SOURCE "junk",
-         "t.conf:3: source a: this is neither [section], key = value nor a comment\n", true},
+         "t.conf:3: source a: this is neither [section], key = value nor a comment; write one of "
+         "them, a comment with ; or # before it\n",
+         true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        assert_load_case(&cases[i]);
+}
+
+static void test_an_option_without_equals_sign_is_known_by_its_name(void **state)
+{
+#define NO_EQUALS ": there is no = between the option and its value; write "
+    static const struct load_case cases[] = {
+        {WITH_SOURCE "[image_concurrency]\noverflow_mode wait\nmax_waiting_requests = 5\n",
+         "t.conf:4: image_concurrency.overflow_mode" NO_EQUALS
+         "overflow_mode = VALUE; allowed: reject or wait\n",
+         true},
+        {WITH_SOURCE "[penstock]\nworkers: 4\nthreads",
+         "t.conf:4: penstock.workers" NO_EQUALS "workers = VALUE; allowed: auto, or 1 to 100\n"
+         "t.conf:5: penstock.threads" NO_EQUALS "threads = VALUE; allowed: auto, or 1 to 2000\n",
+         true},
+        /* never what follows it: that may be a secret */
+        {WITH_SOURCE "api_key sk-secret",
+         "t.conf:3: source a.api_key" NO_EQUALS
+         "api_key = VALUE; allowed: @credential:NAME, @file:PATH or @env:NAME\n",
+         true},
+        {WITH_SOURCE "api_key = \"sk-secret",
+         "t.conf:3: source a.api_key: the closing quote is missing\n", true},
+        /* it is there, though nobody can tell what it says */
+        {WITH_SOURCE "[scope s]\nsources a\n[route r]\npath = /v1/\nscope s\n",
+         "t.conf:4: scope s.sources" NO_EQUALS
+         "sources = VALUE; allowed: entries separated by commas\n"
+         "t.conf:7: route r.scope" NO_EQUALS "scope = VALUE; allowed: text\n",
+         true},
+        {"base_url x\n" WITH_SOURCE,
+         "t.conf:1: this is neither [section], key = value nor a comment; write one of them, a "
+         "comment with ; or # before it\n",
+         true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        assert_load_case(&cases[i]);
+}
+
+static void test_what_stands_in_a_section_with_a_bad_head_belongs_to_none(void **state)
+{
+    static const struct load_case cases[] = {
+        {WITH_SOURCE "[image_concurrency\nenabled = true\njunk = 1\n[penstock]\nworkers = 2\n",
+         "t.conf:3: the closing ] of the section is missing; write [section] or [section NAME]\n",
+         true},
+        {"[source a\nbase_url = https://a.example\n",
+         "t.conf:1: the closing ] of the section is missing; write [section] or [section NAME]\n",
+         true},
     };
 
     (void)state;
@@ -243,6 +297,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sections_that_are_wrong),
         cmocka_unit_test(test_keys_that_are_wrong),
+        cmocka_unit_test(test_an_option_without_equals_sign_is_known_by_its_name),
+        cmocka_unit_test(test_what_stands_in_a_section_with_a_bad_head_belongs_to_none),
         cmocka_unit_test(test_all_errors_are_told_at_once),
         cmocka_unit_test(test_sections_are_bounded),
         cmocka_unit_test_setup_teardown(test_drop_ins_override_in_sorted_order, make_folder,
