@@ -101,12 +101,13 @@ static void check_address(struct options_loader *loader, const char *key, const 
 static void check_addresses(struct options_loader *loader)
 {
     const struct penstock_options *penstock = &loader->options->penstock;
+    const struct option_section *section = only_section(loader, OPTION_SECTION_penstock);
 
     check_address(loader, "listen", penstock->listen);
     check_address(loader, "status_listen", penstock->status_listen);
-    if (strcmp(penstock->listen, penstock->status_listen) == 0)
-        options_error(loader,
-                      subject_of(only_section(loader, OPTION_SECTION_penstock), "status_listen"),
+    if (strcmp(penstock->listen, penstock->status_listen) == 0 &&
+        !option_is_one_wrong(section, "listen", "status_listen", NULL))
+        options_error(loader, subject_of(section, "status_listen"),
                       "is the same as listen; allowed: a socket of its own");
 }
 
@@ -284,7 +285,7 @@ static void check_sources(struct options_loader *loader)
 
     for (size_t i = 0; i < options->source_count && !loader->out_of_memory; i++)
         check_source(loader, &options->sources[i]);
-    if (options->source_count == 0)
+    if (options->source_count == 0 && loader->error_count == 0)
         options_warning(
             loader,
             (struct option_subject){.place = &(struct option_place){.file = "configuration"}},
@@ -318,7 +319,7 @@ static void check_route(struct options_loader *loader, const struct route_option
         options_error(loader, subject_of(section, "path"),
                       "\"%s\" %s; allowed: a path such as /v1/ or /v1/images/generations",
                       option_excerpt(excerpt, route->path), problem);
-    if (stripped > 0 &&
+    if (!problem && stripped > 0 &&
         (route->strip_prefix[0] != '/' || route->strip_prefix[stripped - 1] == '/' ||
          strncmp(route->path, route->strip_prefix, stripped) != 0 ||
          (route->path[stripped] != '/' && route->path[stripped] != '\0')))
@@ -371,10 +372,10 @@ static void warn_idle_image_keys(struct options_loader *loader,
         !option_is_set(section, option_row_of(section->kind, "enabled")))
         options_warning(loader, subject_of(section, "max_concurrent_requests"),
                         "limits nothing without enabled = true");
-    if (image->overflow_mode == OVERFLOW_WAIT || loader->error_count > 0)
+    if (image->overflow_mode == OVERFLOW_WAIT || option_is_wrong(section, "overflow_mode"))
         return;
     for (size_t i = 0; i < LENGTH(waiting); i++)
-        if (option_is_chosen(section, waiting[i]))
+        if (option_is_chosen(section, waiting[i]) && !option_is_wrong(section, waiting[i]))
             options_warning(loader, subject_of(section, waiting[i]),
                             "has no effect with overflow_mode = reject; set overflow_mode = wait, "
                             "or take it away");
@@ -390,7 +391,8 @@ static void check_image(struct options_loader *loader)
         options_error(loader, subject_of(section, "image_stream_data_interval_timeout"),
                       "less than a minute cuts streams that are merely drawing; allowed: 0, or 60 "
                       "to 1800 seconds");
-    if (image->enabled && image->max_concurrent_requests == 0)
+    if (image->enabled && image->max_concurrent_requests == 0 &&
+        !option_is_wrong(section, "max_concurrent_requests"))
         options_warning(loader, subject_of(section, "enabled"),
                         "limits nothing while max_concurrent_requests is 0");
     options_read_image_classes(loader);
@@ -402,6 +404,15 @@ static void check_image(struct options_loader *loader)
     if (image->count_chat_images && image->image_models[0] == NULL && image->active)
         options_warning(loader, subject_of(section, "image_models"),
                         "is empty: only the paths of image endpoints tell image calls");
+}
+
+bool options_are_threads_wrong(const struct options *options)
+{
+    return option_is_one_wrong(option_section_find(options, OPTION_SECTION_penstock, ""), "threads",
+                               "workers", "reserve_percent", NULL) ||
+           option_is_one_wrong(option_section_find(options, OPTION_SECTION_image_concurrency, ""),
+                               "enabled", "max_concurrent_requests", "overflow_mode",
+                               "max_waiting_requests", NULL);
 }
 
 static void check_threads(struct options_loader *loader)
@@ -416,6 +427,8 @@ static void check_threads(struct options_loader *loader)
     int64_t waiting = image->overflow_mode == OVERFLOW_WAIT ? image->max_waiting_requests : 0;
     int64_t each = (needed + workers - 1) / workers;
 
+    if (options_are_threads_wrong(options))
+        return;
     if (options->penstock.threads < 0 && threads > most)
         options_error(loader, subject_of(section, "threads"),
                       "%" PRId64 " image slots + %" PRId64 " waiting, with a reserve of %" PRId64
@@ -444,7 +457,9 @@ static void check_spool(struct options_loader *loader)
                           ? penstock->max_multipart_body_bytes
                           : penstock->max_json_body_bytes;
 
-    if (penstock->spool_max_bytes / workers < largest)
+    if (penstock->spool_max_bytes / workers < largest &&
+        !option_is_one_wrong(section, "workers", "spool_max", "max_multipart_body", "max_json_body",
+                             NULL))
         options_warning(loader, subject_of(section, "spool_max"),
                         "each of %" PRId64 " workers has %" PRId64
                         " bytes of it, and the largest body allowed has %" PRId64

@@ -20,11 +20,16 @@ static unsigned strategy_bit(const struct scope_options *scope)
     return 1U << scope->flow;
 }
 
-/* Whose turn it is at the image gate is a matter of class too. */
+/* Whose turn it is at the image gate is a matter of class too. True also where it is not known. */
 static bool gate_has_classes(const struct options *options)
 {
-    return options->image.active && options->image.overflow_mode == OVERFLOW_WAIT &&
-           options->image.class_weights[0];
+    const struct option_section *section =
+        option_section_find(options, OPTION_SECTION_image_concurrency, "");
+
+    return (options->image.active && options->image.overflow_mode == OVERFLOW_WAIT &&
+            options->image.class_weights[0]) ||
+           option_is_one_wrong(section, "enabled", "max_concurrent_requests", "overflow_mode",
+                               "class_weights", NULL);
 }
 
 /* ---- does it have an effect? ----------------------------------------------------------------- */
@@ -74,7 +79,8 @@ static void warn_idle_scope_keys(struct options_loader *loader, const struct sco
                             option_text(section, option_row_of(section->kind, "flow")),
                             scope_keys[i].words);
     if (strategy_bit(scope) & COUNTS_CALLS &&
-        scope->flow_max_waiting_per_client > scope->flow_max_waiting)
+        scope->flow_max_waiting_per_client > scope->flow_max_waiting &&
+        !option_is_one_wrong(section, "flow_max_waiting", "flow_max_waiting_per_client", NULL))
         options_warning(loader, subject_of(section, "flow_max_waiting_per_client"),
                         "%" PRId64 " has no effect, as flow_max_waiting is %" PRId64,
                         scope->flow_max_waiting_per_client, scope->flow_max_waiting);
@@ -88,7 +94,8 @@ static void warn_short_deadline(struct options_loader *loader, const struct scop
     char deadline[OPTION_DURATION_SIZE];
     char longest[OPTION_DURATION_SIZE];
 
-    if (option_is_wrong(section, "flow_max_wait_s"))
+    if (option_is_one_wrong(section, "flow_max_wait_s", "flow_class", "flow_class_header_max",
+                            NULL))
         return;
     for (size_t i = (size_t)scope->flow_class_header_max; i < FLOW_CLASSES; i++)
         if (scope->max_wait_ms[i] > longest_ms)
@@ -102,13 +109,6 @@ static void warn_short_deadline(struct options_loader *loader, const struct scop
 }
 
 /* ---- each call that waits has a thread ------------------------------------------------------- */
-
-/* Or has it too few because of what is wrong anyway? */
-static bool are_threads_wrong(const struct option_section *penstock)
-{
-    return option_is_wrong(penstock, "threads") || option_is_wrong(penstock, "workers") ||
-           option_is_wrong(penstock, "reserve_percent");
-}
 
 static bool are_fewer_than_auto(const struct options *options)
 {
@@ -128,7 +128,9 @@ static void warn_few_threads(struct options_loader *loader)
     const int64_t each = options_flow_waiters(options);
     bool told = !are_fewer_than_auto(options);
 
-    for (size_t i = 0; i < options->scope_count && !are_threads_wrong(penstock); i++) {
+    if (options_are_threads_wrong(options))
+        return;
+    for (size_t i = 0; i < options->scope_count; i++) {
         const struct scope_options *scope = &options->scopes[i];
         const struct option_section *section =
             option_section_find(options, OPTION_SECTION_scope, scope->name);

@@ -131,7 +131,7 @@ static void check_dashscope_wait(struct options_loader *loader, const struct sou
 
     if (ms < 0)
         return;
-    if (source->dialect != DIALECT_DASHSCOPE)
+    if (source->dialect != DIALECT_DASHSCOPE && !option_is_wrong(section, "dialect"))
         options_error(loader, subject,
                       "only DashScope knows such a wait; set dialect = dashscope, or take it away");
     if (ms % 1000 != 0 || (ms > 0 && ms < DASHSCOPE_WAIT_MIN_MS))
@@ -295,17 +295,6 @@ static const char *lacking(const struct scope_options *scope, const struct sourc
     return needs_tpm && tpm == 0 ? "tpm" : NULL;
 }
 
-/* What is wrong with them was told. */
-static bool are_quotas_wrong(const struct option_section *section)
-{
-    static const char *const keys[] = {"rpm", "tpm", "model_limits", "limit_headers"};
-
-    for (size_t i = 0; i < LENGTH(keys); i++)
-        if (option_is_wrong(section, keys[i]))
-            return true;
-    return false;
-}
-
 static void check_quotas_known(struct options_loader *loader, const struct scope_options *scope,
                                const struct source_options *source, struct option_subject subject)
 {
@@ -314,7 +303,8 @@ static void check_quotas_known(struct options_loader *loader, const struct scope
     bool none_at_all = source->rpm == 0 && source->tpm == 0;
 
     if (source->limit_headers == LIMIT_HEADERS_RELY ||
-        are_quotas_wrong(section_of_source(loader, source)))
+        option_is_one_wrong(section_of_source(loader, source), "rpm", "tpm", "model_limits",
+                            "limit_headers", "flow_unit", NULL))
         return;
     if (missing && none_at_all && source->limits->glob)
         options_warning(loader, subject,

@@ -6,17 +6,21 @@
 #include <string.h>
 
 /* The least of a time of the scope's sources, among those that set it; NULL: none does. */
-static const struct source_options *quickest(const struct scope_options *scope, size_t offset,
+static const struct source_options *quickest(const struct options *options,
+                                             const struct scope_options *scope, const char *key,
                                              int64_t *ret_ms)
 {
+    const struct option_row *row = option_row_of(OPTION_SECTION_source, key);
     const struct source_options *found = NULL;
 
     for (size_t i = 0; i < scope->member_count; i++) {
         const struct source_options *source = scope->members[i].source;
+        const struct option_section *section =
+            option_section_find(options, OPTION_SECTION_source, source->name);
         int64_t ms;
 
-        memcpy(&ms, (const char *)source + offset, sizeof ms);
-        if (ms >= 0 && (!found || ms < *ret_ms)) {
+        memcpy(&ms, (const char *)source + row->offset, sizeof ms);
+        if (ms >= 0 && !option_is_wrong(section, key) && (!found || ms < *ret_ms)) {
             found = source;
             *ret_ms = ms;
         }
@@ -39,13 +43,13 @@ static void check_hedge_times(struct options_loader *loader, const struct scope_
                       "%s is not less than call_deadline_s, so no second attempt could begin; "
                       "allowed: less than %s",
                       after, option_duration(scope->call_deadline_ms, limit));
-    source = quickest(scope, offsetof(struct source_options, timeout_ms), &ms);
+    source = quickest(loader->options, scope, "timeout_s", &ms);
     if (source && scope->hedge_after_ms >= ms)
         options_error(loader, subject,
                       "%s is not less than timeout_s of source %s, so no second attempt could "
                       "begin beside it; allowed: less than %s",
                       after, source->name, option_duration(ms, limit));
-    source = quickest(scope, offsetof(struct source_options, ttft_timeout_ms), &ms);
+    source = quickest(loader->options, scope, "ttft_timeout_s", &ms);
     if (source && scope->hedge_after_ms >= ms)
         options_warning(loader, subject,
                         "%s is not less than ttft_timeout_s of source %s, which ends its streams "
@@ -99,7 +103,8 @@ void options_check_hedge(struct options_loader *loader, struct scope_options *sc
     if (scope->hedge_after_ms >= 0) {
         check_hedge_times(loader, scope, subject);
         check_hedge_stall(loader, scope, subject);
-        check_hedge_sources(loader, scope, subject);
+        if (!option_is_wrong(section, "sources"))
+            check_hedge_sources(loader, scope, subject);
     }
     if (scope->hedge_max_extra > 1)
         options_warning(

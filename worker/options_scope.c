@@ -168,7 +168,8 @@ static void link_members(struct options_loader *loader, struct scope_options *sc
     }
     scope->members = members;
     scope->member_count = kept;
-    if (weighted && scope->balance == BALANCE_ORDERED)
+    if (weighted && scope->balance == BALANCE_ORDERED &&
+        !option_is_wrong(section_of(loader, scope), "balance"))
         options_warning(loader, subject,
                         "weights have no effect with balance = ordered; set balance = weighted");
 }
@@ -182,6 +183,8 @@ static void check_members(struct options_loader *loader, struct scope_options *s
         link_members(loader, scope, subject);
         return;
     }
+    if (option_is_wrong(section_of(loader, scope), "sources"))
+        return;
     text_init(&tail, 1000);
     append_names(loader->options, OPTION_SECTION_source, &tail);
     options_error(loader, subject, "is missing; allowed: NAME or NAME*WEIGHT, ... of: %s",
@@ -301,7 +304,7 @@ static void check_order(struct options_loader *loader, const struct option_secti
 
     memcpy(&largest_ms, target + largest_row->offset, sizeof largest_ms);
     memcpy(&ms, target + row->offset, sizeof ms);
-    if (largest_ms < ms)
+    if (largest_ms < ms && !option_is_one_wrong(section, largest_key, key, NULL))
         options_error(loader, option_subject(section, largest_row),
                       "%s is less than %s; allowed: %s or more", option_duration(largest_ms, is),
                       key, option_duration(ms, least));
@@ -429,6 +432,8 @@ static void link_route(struct options_loader *loader, struct route_options *rout
     const struct source_options *source;
 
     INVARIANT(section && route->scope && route->source); /* option_read fills every member */
+    if (option_is_one_wrong(section, "scope", "source", NULL))
+        return;
     if ((*route->scope != '\0') == (*route->source != '\0')) {
         refuse_aim(loader, route, section);
     } else if (*route->scope) {

@@ -328,28 +328,38 @@ static bool cut_items(char *text, const char **items, size_t count)
     return true;
 }
 
-static void read_list_option(struct options_loader *loader, struct option_section *section,
-                             const struct option_row *row)
+/* NULL: *ret_items has them all. */
+static const char *list_problem(struct options_loader *loader, const char *text,
+                                const char ***ret_items)
 {
-    const char *text = option_text(section, row);
     size_t length = strlen(text);
     size_t count = *text != '\0';
     char *copy = options_keep(loader, length + 1);
-    const char **items;
 
     for (const char *at = text; *at; at++)
         count += *at == ',';
-    if (count > LIST_ITEMS_MAX) {
-        options_error(loader, option_subject(section, row), "too many entries; allowed: 256");
-        count = 0;
-    }
-    items = options_keep(loader, (count + 1) * sizeof *items);
-    if (!copy || !items)
-        return;
+    if (count > LIST_ITEMS_MAX)
+        return "too many entries; allowed: 256";
+    *ret_items = options_keep(loader, (count + 1) * sizeof **ret_items);
+    if (!copy || !*ret_items)
+        return NULL;
     memcpy(copy, text, length);
-    if (!cut_items(copy, items, count))
-        options_error(loader, option_subject(section, row),
-                      "an entry is empty; allowed: entries separated by single commas");
+    return cut_items(copy, *ret_items, count)
+               ? NULL
+               : "an entry is empty; allowed: entries separated by single commas";
+}
+
+static void read_list_option(struct options_loader *loader, struct option_section *section,
+                             const struct option_row *row)
+{
+    const char **items = NULL;
+    const char *problem = list_problem(loader, option_text(section, row), &items);
+
+    if (problem) {
+        options_error(loader, option_subject(section, row), "%s", problem);
+        problem = list_problem(loader, row->fallback, &items); /* as for numbers */
+        INVARIANT(!problem);
+    }
     memcpy((char *)section->target + row->offset, &items, sizeof items);
 }
 

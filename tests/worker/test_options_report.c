@@ -121,6 +121,68 @@ static void test_errors_count_even_when_the_report_is_full(void **state)
     text_release(&report);
 }
 
+/* A wrong value counts as the option's default; what is told is the error, not what would follow from
+ * that default. */
+static void test_what_follows_from_an_error_is_not_told(void **state)
+{
+#define IN(section, lines) WITH_SOURCE "[" section "]\n" lines
+#define IN_SCOPE(lines) WITH_SOURCE ROUTE_TO("s") "[scope s]\n" lines
+#define GATE "enabled = true\nmax_concurrent_requests = 4\noverflow_mode = wait\n"
+    static const struct {
+        const char *conf, *head;
+    } cases[] = {
+        {IN("image_concurrency", "enabled = true\nmax_concurrent_requests = many\n"),
+         "t.conf:5: image_concurrency.max_concurrent_requests: \"many\""},
+        {IN("image_concurrency", "max_waiting_requests = 5\noverflow_mode = wiat\n"),
+         "t.conf:5: image_concurrency.overflow_mode: \"wiat\""},
+        {IN("image_concurrency", "max_waiting_requests = 5\noverflow_mod = wait\n"),
+         "t.conf:5: image_concurrency.overflow_mod: unknown option"},
+        {IN("penstock",
+            "workers = 1\nthreads = 1\nreserve_percent = x\n[image_concurrency]\n" GATE),
+         "t.conf:6: penstock.reserve_percent: \"x\""},
+        {IN("penstock",
+            "workers = 1\nthreads = 5\n[image_concurrency]\n" GATE "max_waiting_requests = x\n"),
+         "t.conf:10: image_concurrency.max_waiting_requests: \"x\""},
+        {IN("penstock", "spool_max = 10m\nmax_multipart_body = 8x\n"),
+         "t.conf:5: penstock.max_multipart_body: \"8x\""},
+        {IN("route r", "path = v1/\nstrip_prefix = /v1\nsource = a\n"), "t.conf:4: route r.path: "},
+        {IN_SCOPE("backoff_base_s = 20\nbackoff_max_s = x\nsources = a\n"),
+         "t.conf:8: scope s.backoff_max_s: \"x\""},
+        {IN_SCOPE("hedge_after_s = 3\nsources = a, b\n"), "t.conf:8: scope s.sources: there is no"},
+        {IN_SCOPE("sources = a,,a\n"), "t.conf:7: scope s.sources: an entry is empty"},
+        {IN_SCOPE("sources = a*3\nbalance = wieghted\n"), "t.conf:8: scope s.balance: "},
+        {IN_SCOPE("source = a\n"), "t.conf:7: scope s.source: unknown option"},
+        {IN_SCOPE("hedge_after_s = 700\nsources = c, d\n[source c]\nbase_url = https://c.example\n"
+                  "timeout_s = x\n[source d]\nbase_url = https://d.example\ntimeout_s = 800\n")
+             ROUTE_PAST("a"),
+         "t.conf:11: source c.timeout_s: \"x\""},
+        {IN_SCOPE("sources = a\nflow = adaptive\nflow_weights = 3,,1\n"),
+         "t.conf:9: scope s.flow_weights: an entry is empty"},
+        {IN_SCOPE("sources = a\nflow = adaptive\nflow_max_waiting = x\n"
+                  "flow_max_waiting_per_client = 3000\n"),
+         "t.conf:9: scope s.flow_max_waiting: \"x\""},
+        {IN_SCOPE("sources = a\nflow_class = bulk\n[image_concurrency]\nenabled = "
+                  "yess\noverflow_mode = wait\n"
+                  "class_weights = 3, 2, 1\n"),
+         "t.conf:10: image_concurrency.enabled: \"yess\""},
+        {WITH_SOURCE
+         "flow_unit = taks\nrpm = 4\n" ROUTE_TO("s") "[scope s]\nsources = a\nflow = shaping\n",
+         "t.conf:3: source a.flow_unit: \"taks\""},
+        {WITH_SOURCE "dialect = dashscop\ndashscope_wait_s = 4\n", "t.conf:3: source a.dialect: "},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct loading loading = load(cases[i].conf);
+        const char *report = report_of(&loading);
+
+        assert_null(loading.options);
+        assert_memory_equal(report, cases[i].head, strlen(cases[i].head));
+        assert_string_equal(strchr(report, '\n') + 1, "");
+        unload(&loading);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_very_long_words_are_not_measured),
         cmocka_unit_test(test_excerpt_is_cut_and_clean),
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_what_follows_from_an_error_is_not_told),
         cmocka_unit_test(test_errors_count_even_when_the_report_is_full),
     };
 
