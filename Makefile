@@ -16,7 +16,7 @@ WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdi
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints ratelimit_headers \
 	options options_memory options_file options_input options_env options_value options_secret \
-	options_check options_scope options_hedge options_flow options_effect options_pair options_report options_print flow_watch flow_state flow_reload serve scribe scribe_config scribe_repair hedge_advice diagnose diagnose_advice diagnose_report try_fallback status status_call status_answer status_flows status_html metrics metrics_flows \
+	options_check options_scope options_hedge options_flow options_effect options_pair options_report options_print flow_watch flow_state flow_reload serve scribe scribe_config scribe_repair hedge_advice diagnose diagnose_advice diagnose_report try_fallback control_ask status status_call status_answer status_flows status_html metrics metrics_flows \
 	monitor master generations reload seat activation
 PROGRAMS := penstockd penstockctl
 MAIN_penstockd := worker/main

@@ -5,11 +5,10 @@
  * Exit status: 0 done, 1 not reachable or refused (with a sentence what to do), 2 wrong usage.
  */
 #include "base/clock.h"
-#include "base/json_scan.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "worker/control_ask.h"
 #include "worker/diagnose_report.h"
-#include "worker/fastcgi_call.h"
 #include "worker/hedge_advice.h"
 #include "worker/options.h"
 #include "worker/try_fallback.h"
@@ -26,8 +25,7 @@
 
 #define EXIT_USAGE 2
 #define CONFIGURATION_PATH "/etc/penstock/penstock.conf"
-#define ANSWER_BYTES_MAX (80U << 20)
-#define CALL_TIMEOUT_MS 10000
+#define REPORT_BYTES_MAX (80U << 20)
 #define RELOAD_TIMEOUT_NS (15 * NS_PER_S)
 #define RELOAD_LOOK_NS (100 * NS_PER_MS)
 #define URI_SIZE 200
@@ -36,10 +34,9 @@
 #define NAME_LENGTH_MAX 100U /* of an argument in a URI: there is room for more */
 
 struct control {
-    const char *configuration; /* -c, NULL = not given */
-    const char *address;       /* of the status socket */
-    struct options *options;   /* keeps the address */
-    struct text report;        /* of the configuration that could not be read */
+    const char *configuration;     /* -c, NULL = not given */
+    struct control_socket monitor; /* its address: -s, or kept by options */
+    struct options *options;
     bool json;
     int64_t last_ms;      /* --last */
     const char *model;    /* --model, NULL = not given */
@@ -110,100 +107,9 @@ static int usage(FILE *out, int status)
     return status;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
-
-static void take_message(void *context, const struct json_scan *scan,
-                         const struct json_value *value)
-{
-    if (value->kind == JSON_STRING && json_scan_at(scan, "error.message"))
-        text_append((struct text *)context, value->text, value->text_length);
-}
-
-/* The sentence of the error object that was answered. */
-static void print_refusal(const struct fastcgi_reply *reply)
-{
-    struct json_scan scan;
-    struct text message;
-
-    text_init(&message, JSON_SCAN_TEXT_MAX);
-    json_scan_init(&scan, take_message, &message);
-    (void)json_scan_feed(&scan, reply->body, reply->body_length);
-    if (json_scan_end(&scan) != JSON_SCAN_DONE || message.length == 0)
-        (void)fprintf(stderr, "penstockctl: refused with status %d\n", reply->status);
-    else
-        (void)fprintf(stderr, "penstockctl: %s\n", text_string(&message));
-    text_release(&message);
-}
-
-static void print_unreachable(const struct control *control, const char *why)
-{
-    (void)fprintf(stderr, "penstockctl: %s\n", why);
-    if (control->report.length > 0)
-        (void)fprintf(stderr,
-                      "The configuration could not be read, so the default socket was tried:\n%s",
-                      text_string(&control->report));
-    (void)fputs(
-        "Is penstockd running (systemctl status penstock)? May you use its socket (run this "
-        "as root, or as a member of the socket's group)? Another socket is named with -s.\n",
-        stderr);
-}
-
-/* Ask for uri; true when the answer is a good one. reply is initialized here. quiet: say nothing.
- */
-static bool ask(const struct control *control, const char *method, const char *uri, bool quiet,
-                struct fastcgi_reply *reply)
-{
-    const char *mark = strchr(uri, '?');
-    const struct fastcgi_call_parameter parameters[] = {
-        {"REQUEST_METHOD", method},
-        {"REQUEST_URI", uri},
-        {"SCRIPT_NAME", uri},
-        {"QUERY_STRING", mark ? mark + 1 : ""},
-        {"SERVER_PROTOCOL", "HTTP/1.1"},
-        {"PENSTOCK_CONTROL", "1"},
-    };
-    const struct fastcgi_call call = {
-        .address = control->address,
-        .parameters = parameters,
-        .parameter_count = LENGTH(parameters),
-        .timeout_ms = CALL_TIMEOUT_MS,
-    };
-    struct text why;
-    bool good = false;
-
-    fastcgi_reply_init(reply, ANSWER_BYTES_MAX);
-    text_init(&why, 1000);
-    if (!fastcgi_call_make(&call, reply, &why)) {
-        if (!quiet)
-            print_unreachable(control, text_string(&why));
-    } else if (reply->status >= 300) {
-        if (!quiet)
-            print_refusal(reply);
-    } else {
-        good = true;
-    }
-    text_release(&why);
-    return good;
-}
-
 static int print_answer(const struct control *control, const char *method, const char *uri)
 {
-    struct fastcgi_reply reply;
-    const char *body;
-    int status = EXIT_FAILURE;
-
-    if (ask(control, method, uri, false, &reply)) {
-        body = reply.body;
-        while (*body == '\n') /* a list that is asked for alone begins with its blank line */
-            body++;
-        (void)fputs(body, stdout);
-        if (fflush(stdout) == 0)
-            status = EXIT_SUCCESS;
-        else
-            (void)fprintf(stderr, "penstockctl: cannot write: %s\n", strerror(errno));
-    }
-    fastcgi_reply_release(&reply);
-    return status;
+    return control_print(&control->monitor, method, uri) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -269,31 +175,6 @@ static int run_drain(struct control *control, const struct command *command)
     return make_uri(control, command, uri) ? print_answer(control, "POST", uri) : EXIT_USAGE;
 }
 
-/* What stands behind key at a line's beginning, up to the line's end; NULL = nothing. */
-static const char *value_in(const char *text, const char *key, size_t *ret_length)
-{
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, strlen(key)) == 0) {
-            line += strlen(key);
-            line += strspn(line, " ");
-            *ret_length = strcspn(line, "\n");
-            return line;
-        }
-    }
-    return NULL;
-}
-
-/* 0: it does not stand there. */
-static uint64_t number_in(const char *text, const char *key)
-{
-    size_t length = 0;
-    const char *digits = value_in(text, key, &length);
-    uint64_t number;
-
-    return digits && parse_u64_bytes(digits, length, &number) ? number : 0;
-}
-
 /* The configuration tells where the ledger is; where a socket was named instead, or the configuration
  * may not be read, who answers there. */
 static bool find_ledger(const struct control *control, char *directory, size_t size)
@@ -304,8 +185,8 @@ static bool find_ledger(const struct control *control, char *directory, size_t s
 
     if (control->options)
         return text_copy(directory, size, control->options->penstock.state_directory);
-    if (ask(control, "GET", "/penstock/status?summary", false, &reply))
-        value = value_in(reply.body, "state directory:", &length);
+    if (control_ask(&control->monitor, "GET", "/penstock/status?summary", false, &reply))
+        value = control_value_in(reply.body, "state directory:", &length);
     if (value && length < size) {
         memcpy(directory, value, length);
         directory[length] = '\0';
@@ -330,7 +211,7 @@ static int run_hedge_advice(struct control *control, const struct command *comma
     (void)command;
     if (!find_ledger(control, directory, sizeof directory))
         return EXIT_FAILURE;
-    text_init(&out, ANSWER_BYTES_MAX);
+    text_init(&out, REPORT_BYTES_MAX);
     text_init(&why, 1000);
     advised = hedge_advice_report(&wish, &out, &why);
     (void)fputs(text_string(&out), stdout);
@@ -347,7 +228,7 @@ static const struct options *configuration_of(struct control *control)
     const char *path = control->configuration ? control->configuration : CONFIGURATION_PATH;
 
     if (!control->options && access(path, F_OK) == 0 &&
-        !options_load_public(path, &control->report, &control->options))
+        !options_load_public(path, &control->monitor.report, &control->options))
         control->options = NULL;
     return control->options;
 }
@@ -369,7 +250,7 @@ static int run_diagnose(struct control *control, const struct command *command)
     wish.options = configuration_of(control);
     if (!find_ledger(control, directory, sizeof directory))
         return EXIT_FAILURE;
-    text_init(&out, ANSWER_BYTES_MAX);
+    text_init(&out, REPORT_BYTES_MAX);
     text_init(&why, 1000);
     ok = diagnose_report(&wish, &out, &why);
     (void)fputs(text_string(&out), stdout);
@@ -391,10 +272,10 @@ static int run_try_fallback(struct control *control, const struct command *comma
         (void)fprintf(stderr,
                       "penstockctl: the configuration tells what the fallback is, and could not be "
                       "read (-c names it)\n%s",
-                      text_string(&control->report));
+                      text_string(&control->monitor.report));
         return EXIT_FAILURE;
     }
-    text_init(&out, ANSWER_BYTES_MAX);
+    text_init(&out, REPORT_BYTES_MAX);
     good = try_fallback_run(options, control->argument, control->model, &out);
     (void)fputs(text_string(&out), stdout);
     text_release(&out);
@@ -409,8 +290,8 @@ struct standing {
 
 static struct standing standing_in(const struct fastcgi_reply *reply)
 {
-    return (struct standing){.generation = number_in(reply->body, "generation:"),
-                             .refused = number_in(reply->body, "reloads refused:")};
+    return (struct standing){.generation = control_number_in(reply->body, "generation:"),
+                             .refused = control_number_in(reply->body, "reloads refused:")};
 }
 
 static struct standing standing_now(const struct control *control)
@@ -418,7 +299,7 @@ static struct standing standing_now(const struct control *control)
     struct fastcgi_reply reply;
     struct standing standing = {0};
 
-    if (ask(control, "GET", "/penstock/status?summary", true, &reply))
+    if (control_ask(&control->monitor, "GET", "/penstock/status?summary", true, &reply))
         standing = standing_in(&reply);
     fastcgi_reply_release(&reply);
     return standing;
@@ -448,7 +329,7 @@ static int run_reload(struct control *control, const struct command *command)
     int64_t until_ns = clock_monotonic_ns() + RELOAD_TIMEOUT_NS;
     struct standing before = {0}, now = {0};
     struct fastcgi_reply reply;
-    bool asked = ask(control, "POST", command->uri, false, &reply);
+    bool asked = control_ask(&control->monitor, "POST", command->uri, false, &reply);
 
     if (asked)
         before = standing_in(&reply);
@@ -475,22 +356,22 @@ static bool find_address(struct control *control)
 {
     const char *path = control->configuration;
 
-    if (control->address)
+    if (control->monitor.address)
         return true;
     if (!path && access(CONFIGURATION_PATH, F_OK) == 0)
         path = CONFIGURATION_PATH;
-    if (options_load_public(path, &control->report, &control->options)) {
-        text_clear(&control->report); /* warnings are the daemon's to tell */
-        control->address = control->options->penstock.status_listen;
+    if (options_load_public(path, &control->monitor.report, &control->options)) {
+        text_clear(&control->monitor.report); /* warnings are the daemon's to tell */
+        control->monitor.address = control->options->penstock.status_listen;
         return true;
     }
     if (control->configuration) {
         (void)fprintf(
             stderr, "%spenstockctl: %s has errors; mend them, or name the status socket with -s\n",
-            text_string(&control->report), path);
+            text_string(&control->monitor.report), path);
         return false;
     }
-    control->address = "unix:/run/penstock/status.sock";
+    control->monitor.address = "unix:/run/penstock/status.sock";
     return true;
 }
 
@@ -542,7 +423,7 @@ static int take_options(struct control *control, int count, char **arguments)
             control->configuration = optarg;
             break;
         case 's':
-            control->address = optarg;
+            control->monitor.address = optarg;
             break;
         case 'j':
             control->json = true;
@@ -588,9 +469,9 @@ int main(int count, char **arguments)
     if (!takes(command, count - optind - 1))
         return tell_arguments(command, count - optind - 1);
     control.argument = optind + 1 < count ? arguments[optind + 1] : NULL;
-    text_init(&control.report, 65536);
+    text_init(&control.monitor.report, 65536);
     status = find_address(&control) ? command->run(&control, command) : EXIT_FAILURE;
     options_free(control.options);
-    text_release(&control.report);
+    text_release(&control.monitor.report);
     return status;
 }
