@@ -5,8 +5,10 @@
 #include "base/parse.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ANSWER_BYTES_MAX (80U << 20)
 #define CALL_TIMEOUT_MS 10000
@@ -34,6 +36,18 @@ static void print_refusal(const struct fastcgi_reply *reply)
     text_release(&message);
 }
 
+/* A relative path depends on where one stands. */
+static void print_relative(const char *address)
+{
+    char here[PATH_MAX];
+
+    if (strncmp(address, "unix:", 5) == 0 && address[5] != '/' && getcwd(here, sizeof here))
+        (void)fprintf(stderr,
+                      "The path does not begin with /, so %s/%s was tried; write -s unix:/PATH for "
+                      "one that is the same everywhere.\n",
+                      here, address + 5);
+}
+
 static void print_unreachable(const struct control_socket *monitor, const char *why)
 {
     (void)fprintf(stderr, "penstockctl: %s\n", why);
@@ -41,6 +55,7 @@ static void print_unreachable(const struct control_socket *monitor, const char *
         (void)fprintf(stderr,
                       "The configuration could not be read, so the default socket was tried:\n%s",
                       text_string(&monitor->report));
+    print_relative(monitor->address);
     (void)fputs(
         "Is penstockd running (systemctl status penstock)? May you use its socket (run this "
         "as root, or as a member of the socket's group)? Another socket is named with -s.\n",

@@ -255,6 +255,13 @@ static bool parse_address(const char *string, struct address *ret_address)
     return true;
 }
 
+bool fastcgi_address_is_valid(const char *address)
+{
+    struct address parsed;
+
+    return parse_address(address, &parsed);
+}
+
 static bool connect_to(const struct fastcgi_call *call, int *ret_fd, struct text *why)
 {
     /* also the longest wait for a place in the other side's backlog */

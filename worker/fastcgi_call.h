@@ -52,6 +52,9 @@ void fastcgi_reply_release(struct fastcgi_reply *reply);
 enum fastcgi_reply_state fastcgi_reply_feed(struct fastcgi_reply *reply, const char *bytes,
                                             size_t length);
 
+/* Has it the form of one? */
+bool fastcgi_address_is_valid(const char *address);
+
 /* Connect, ask, read the answer into reply (initialized). False: why gets one sentence. */
 MUST_CHECK bool fastcgi_call_make(const struct fastcgi_call *call, struct fastcgi_reply *reply,
                                   struct text *why);

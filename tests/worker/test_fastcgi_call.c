@@ -288,6 +288,8 @@ static void a_cut_a_silent_and_an_absent_server_are_told_apart(void **state)
     text_clear(&why);
     assert_false(fastcgi_call_make(&nonsense, &reply, &why));
     assert_non_null(strstr(text_string(&why), "is no socket address"));
+    assert_false(fastcgi_address_is_valid(nonsense.address));
+    assert_true(fastcgi_address_is_valid(absent.address));
     text_release(&why);
 }
 
