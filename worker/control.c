@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "shared/layout.h"
 #include "worker/control_ask.h"
 #include "worker/diagnose_report.h"
 #include "worker/hedge_advice.h"
@@ -38,9 +39,11 @@ struct control {
     struct control_socket monitor; /* its address: -s, or kept by options */
     struct options *options;
     bool json;
-    int64_t last_ms;      /* --last */
-    const char *model;    /* --model, NULL = not given */
-    const char *argument; /* of the command, NULL = none */
+    int64_t last_ms;   /* --last */
+    const char *model; /* --model, NULL = not given */
+    /* The command and its argument, NULL = none; how many words there were. */
+    const char *name, *argument;
+    int word_count;
 };
 
 struct command {
@@ -133,7 +136,11 @@ static int run_limit(struct control *control, const struct command *command)
     uint64_t limit;
 
     if (!parse_u64(control->argument, &limit)) {
-        (void)fprintf(stderr, "penstockctl: \"%s\" is no number of slots\n", control->argument);
+        (void)fprintf(
+            stderr,
+            "penstockctl: limit: \"%s\" is no number of image calls; write a whole number "
+            "from 0 (no limit) to %u\n",
+            control->argument, HELD_MAX);
         return EXIT_USAGE;
     }
     (void)snprintf(uri, sizeof uri, "%s%" PRIu64, command->uri, limit);
@@ -150,8 +157,12 @@ static bool make_uri(const struct control *control, const struct command *comman
     size_t length = strlen(control->argument);
 
     if (length == 0 || length > NAME_LENGTH_MAX || strspn(control->argument, letters) != length) {
-        (void)fprintf(stderr, "penstockctl: \"%s\" is no %s\n", control->argument,
-                      strcmp(command->argument, "ID") == 0 ? "id of a call" : "name of a source");
+        (void)fprintf(
+            stderr, "penstockctl: %s: \"%s\" is no %s\n", command->name, control->argument,
+            strcmp(command->argument, "ID") == 0
+                ? "id of a call; write the x-request-id of its response, which begins with "
+                  "pst_"
+                : "name of a source; penstockctl sources lists them");
         return false;
     }
     (void)snprintf(uri, URI_SIZE, "%s%s", command->uri, control->argument);
@@ -406,69 +417,136 @@ static int tell_arguments(const struct command *command, int count)
     return EXIT_USAGE;
 }
 
+/* What it is, why it is none, what to write. */
+static int tell_option(const char *word, const char *why)
+{
+    (void)fprintf(stderr,
+                  "penstockctl: \"%s\" %s; there are -c FILE, -s SOCKET, --json, --model M, --last "
+                  "TIME, --help and --version\n",
+                  word, why);
+    return EXIT_USAGE;
+}
+
+static bool take_socket(struct control *control, const char *address)
+{
+    bool is_path = !strchr(address, ':') && strchr(address, '/');
+
+    control->monitor.address = address;
+    if (fastcgi_address_is_valid(address))
+        return true;
+    (void)fprintf(stderr, "penstockctl: -s: \"%s\" is no address of a socket; write ", address);
+    if (is_path)
+        (void)fprintf(stderr, "-s unix:%s\n", address);
+    else
+        (void)fputs(
+            "-s unix:PATH, such as unix:/run/penstock/status.sock, or -s ADDRESS:PORT, such "
+            "as 127.0.0.1:9001\n",
+            stderr);
+    return false;
+}
+
+static bool take_last(struct control *control, const char *time)
+{
+    if (parse_duration_ms(time, 1000, &control->last_ms) && control->last_ms > 0 &&
+        control->last_ms <= LAST_MS_MAX)
+        return true;
+    (void)fprintf(stderr,
+                  "penstockctl: --last: \"%s\" is no time to look back; write one up to 30d, such "
+                  "as 30s, 10m or 2h\n",
+                  time);
+    return false;
+}
+
+/* The command, then its argument. */
+static void take_word(struct control *control, const char *word)
+{
+    if (control->word_count == 0)
+        control->name = word;
+    else if (control->word_count == 1)
+        control->argument = word;
+    control->word_count++;
+}
+
+/* -1: that is for its command to judge, not an option. */
+static bool is_number(const char *word)
+{
+    return word && word[0] == '-' && word[1] >= '0' && word[1] <= '9';
+}
+
 /* -1: go on; else the exit status. */
-static int take_options(struct control *control, int count, char **arguments)
+static int take_option(struct control *control, int option, const char *word)
+{
+    switch (option) {
+    case 'c':
+        control->configuration = optarg;
+        return -1;
+    case 's':
+        return take_socket(control, optarg) ? -1 : EXIT_USAGE;
+    case 'j':
+        control->json = true;
+        return -1;
+    case 'l':
+        return take_last(control, optarg) ? -1 : EXIT_USAGE;
+    case 'm':
+        control->model = optarg;
+        return -1;
+    case 'h':
+        return usage(stdout, EXIT_SUCCESS);
+    case 'v':
+        (void)puts("penstockctl " PENSTOCK_VERSION);
+        return EXIT_SUCCESS;
+    case ':':
+        return tell_option(word, "needs a value behind it");
+    default:
+        return tell_option(word, "is no option");
+    }
+}
+
+/* Options may stand before and behind the command and its argument. */
+static int take_arguments(struct control *control, int count, char **arguments)
 {
     static const struct option options[] = {
         {"json", no_argument, NULL, 'j'},        {"last", required_argument, NULL, 'l'},
         {"model", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0},
     };
+    int status = -1;
 
-    for (;;) {
-        switch (getopt_long(count, arguments, "c:s:hv", options, NULL)) {
-        case -1:
-            return -1;
-        case 'c':
-            control->configuration = optarg;
+    while (status < 0 && optind < count) {
+        const char *word = arguments[optind];
+        int option = is_number(word) ? 0 : getopt_long(count, arguments, "-:c:s:hv", options, NULL);
+
+        if (option < 0)
             break;
-        case 's':
-            control->monitor.address = optarg;
-            break;
-        case 'j':
-            control->json = true;
-            break;
-        case 'l':
-            if (!parse_duration_ms(optarg, 1000, &control->last_ms) || control->last_ms <= 0 ||
-                control->last_ms > LAST_MS_MAX) {
-                (void)fprintf(stderr,
-                              "penstockctl: \"%s\" is no time up to 30d, such as 30s, 10m or 2h\n",
-                              optarg);
-                return EXIT_USAGE;
-            }
-            break;
-        case 'm':
-            control->model = optarg;
-            break;
-        case 'h':
-            return usage(stdout, EXIT_SUCCESS);
-        case 'v':
-            (void)puts("penstockctl " PENSTOCK_VERSION);
-            return EXIT_SUCCESS;
-        default:
-            return usage(stderr, EXIT_USAGE);
-        }
+        if (option == 0)
+            optind++;
+        if (option <= 1)
+            take_word(control, word);
+        else
+            status = take_option(control, option, word);
     }
+    for (; status < 0 && optind < count; optind++) /* behind -- */
+        take_word(control, arguments[optind]);
+    return status;
 }
 
 int main(int count, char **arguments)
 {
     struct control control = {.last_ms = LAST_MS};
     const struct command *command;
-    int status = take_options(&control, count, arguments);
+    int status = take_arguments(&control, count, arguments);
 
     if (status >= 0)
         return status;
-    if (optind == count)
+    if (control.word_count == 0)
         return usage(stderr, EXIT_USAGE);
-    command = command_named(arguments[optind]);
+    command = command_named(control.name);
     if (!command) {
-        (void)fprintf(stderr, "penstockctl: there is no command \"%s\"\n", arguments[optind]);
+        (void)fprintf(stderr, "penstockctl: there is no command \"%s\"\n", control.name);
         return usage(stderr, EXIT_USAGE);
     }
-    if (!takes(command, count - optind - 1))
-        return tell_arguments(command, count - optind - 1);
-    control.argument = optind + 1 < count ? arguments[optind + 1] : NULL;
+    if (!takes(command, control.word_count - 1))
+        return tell_arguments(command, control.word_count - 1);
     text_init(&control.monitor.report, 65536);
     status = find_address(&control) ? command->run(&control, command) : EXIT_FAILURE;
     options_free(control.options);

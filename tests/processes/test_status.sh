@@ -105,9 +105,36 @@ expect_code 'no command' 2 "$build/penstockctl"
 expect_code 'unknown command' 2 "$build/penstockctl" nothing
 expect_code 'limit without number' 2 "$build/penstockctl" limit
 expect_code 'limit of words' 2 "$build/penstockctl" -s "$work/status.sock" limit eight
+for wrong in -1 -15 1.5 '' 99999999999999999999; do
+    expect_code "limit '$wrong'" 2 "$build/penstockctl" -s "$work/status.sock" limit "$wrong" --json
+    expect "limit '$wrong' says why" "$(cat "$work/out")" \
+        "^penstockctl: limit: \"$wrong\" is no number of image calls; write a whole number from 0 \(no limit\) to 2048\$"
+done
+for wrong in -5 0 31d soon; do
+    expect_code "last '$wrong'" 2 "$build/penstockctl" diagnose --last "$wrong"
+    expect "last '$wrong' says why" "$(cat "$work/out")" \
+        "^penstockctl: --last: \"$wrong\" is no time to look back; write one up to 30d, such as 30s, 10m or 2h\$"
+done
+expect_code 'an option that there is not' 2 "$build/penstockctl" status --jsonn
+expect 'says which there are' "$(cat "$work/out")" '^penstockctl: "--jsonn" is no option; there are -c FILE, '
+expect_code 'an option without its value' 2 "$build/penstockctl" status -s
+expect 'says that it needs one' "$(cat "$work/out")" '^penstockctl: "-s" needs a value behind it; '
+expect_code 'options behind the command' 0 "$build/penstockctl" status --json -s "$work/status.sock"
+expect_code 'no option behind --' 2 "$build/penstockctl" -s "$work/status.sock" limit -- --json
 expect_code 'limit too high' 1 "$build/penstockctl" -s "$work/status.sock" limit 2049
 expect_code 'no daemon there' 1 "$build/penstockctl" -s "unix:$work/nobody.sock" ping
 expect 'says what to do' "$(cat "$work/out")" 'Is penstockd running'
+expect_code 'a path is no address' 2 "$build/penstockctl" -s run/status.sock ping
+expect 'says how a path is written' "$(cat "$work/out")" \
+    '^penstockctl: -s: "run/status.sock" is no address of a socket; write -s unix:run/status.sock$'
+for wrong in '' 127.0.0.1 127.0.0.1:70000 localhost:90 unix:; do
+    expect_code "address '$wrong'" 2 "$build/penstockctl" -s "$wrong" ping
+    expect "address '$wrong' says why" "$(cat "$work/out")" \
+        "^penstockctl: -s: \"$wrong\" is no address of a socket; write -s unix:PATH, .* or -s ADDRESS:PORT, "
+done
+expect_code 'relative path, nobody there' 1 env -C "$work" "$build/penstockctl" -s unix:nobody.sock ping
+expect 'says what was tried' "$(cat "$work/out")" \
+    "^The path does not begin with /, so $(cd "$work" && pwd -P)/nobody.sock was tried; write -s unix:/PATH"
 expect_code 'socket named by the configuration' 0 "$build/penstockctl" -c "$work/penstock.conf" ping
 expect_code 'configuration that is not there' 1 "$build/penstockctl" -c "$work/none.conf" ping
 
