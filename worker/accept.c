@@ -153,13 +153,13 @@ static enum step_result check_line(struct request *request)
 {
     if (!request->method || !parse_is_token(request->method) || !request->raw_target)
         return refuse(request, FAULT_bad_request, "");
-    if (!is_passed_on(request->method))
-        return refuse(request, FAULT_bad_request, "This method is not passed on.");
     if (!decode_path(request->raw_target, request->path, sizeof request->path) ||
         !is_plain_path(request->path))
         return refuse(request, FAULT_bad_path, "");
     if (has_blank_or_control(request->raw_target))
         return refuse(request, FAULT_bad_request, "Its target has a blank or control byte in it.");
+    if (!is_passed_on(request->method))
+        return refuse(request, FAULT_method, "");
     return STEP_NEXT;
 }
 

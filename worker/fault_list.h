@@ -28,6 +28,8 @@ FAULT(body_encoding, 415, "invalid_request_error", NO,
 FAULT(headers_too_large, 431, "invalid_request_error", NO,
       "The request headers are larger than this gateway accepts.")
 FAULT(bad_request, 400, "invalid_request_error", NO, "The gateway could not read the request.")
+FAULT(method, 405, "invalid_request_error", NO,
+      "This gateway does not pass this method on; the header Allow names those that it does.")
 FAULT(bad_path, 400, "invalid_request_error", NO,
       "The request path has an encoded slash, an empty segment, a dot segment or a NUL in it.")
 FAULT(bad_deadline, 400, "invalid_request_error", NO,

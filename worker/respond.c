@@ -130,6 +130,13 @@ static void append_quotas(const struct request *request, struct text *head)
         append_standing(head, "tokens", &request->units_standing);
 }
 
+/* RFC 9110, 15.5.6. Others that the upstream may know are passed on as well. */
+static void append_allow(const struct request *request, struct text *head)
+{
+    if (request->fault.code == FAULT_method)
+        text_append_string(head, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n");
+}
+
 static void send_status(struct request *request)
 {
     struct text body, head;
@@ -141,6 +148,7 @@ static void send_status(struct request *request)
                 request->status, reason_of(request->status), body.length);
     append_retry_headers(request, &head);
     append_quotas(request, &head);
+    append_allow(request, &head);
     respond_append_own_headers(request, &head);
     text_append_string(&head, "\r\n");
     (void)fastcgi_write(request->fcgi, text_string(&head), head.length);

@@ -36,7 +36,7 @@ struct visit {
 
 void status_answer_init(struct status_answer *answer)
 {
-    *answer = (struct status_answer){.status = 200, .content_type = TEXT_TYPE};
+    *answer = (struct status_answer){.status = 200, .content_type = TEXT_TYPE, .allow = NULL};
     text_init(&answer->body, BODY_BYTES_MAX);
 }
 
@@ -450,6 +450,19 @@ static const struct page *page_of(const char *uri, struct visit *visit)
     return NULL;
 }
 
+static bool has_method(const struct page *page, const char *method)
+{
+    return strcmp(method, page->method) == 0 ||
+           (strcmp(page->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+static void refuse_method(const struct visit *visit, const struct page *page)
+{
+    visit->answer->allow = strcmp(page->method, "GET") == 0 ? "GET, HEAD" : page->method;
+    refuse(visit, 405,
+           "This page is not served by this method; the header Allow names those that it has.");
+}
+
 void status_answer_make(const struct status_question *question, const struct status_house *house,
                         struct status_answer *answer)
 {
@@ -467,9 +480,8 @@ void status_answer_make(const struct status_question *question, const struct sta
             &visit, 403,
             "This page is shown to local addresses only. A web server that has access control of "
             "its own for it may set the FastCGI parameter PENSTOCK_STATUS_ALLOW=1.");
-    else if (strcmp(question->method, page->method) != 0 &&
-             (strcmp(page->method, "GET") != 0 || strcmp(question->method, "HEAD") != 0))
-        refuse(&visit, 405, "This page is not served by this method.");
+    else if (!has_method(page, question->method))
+        refuse_method(&visit, page);
     else
         page->answer(&visit);
 }
@@ -481,6 +493,8 @@ void status_answer_head(const struct status_answer *answer, struct text *out)
                 "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n",
                 answer->status, word_of(answer->status)->reason, answer->content_type,
                 answer->body.length);
+    if (answer->allow)
+        text_printf(out, "Allow: %s\r\n", answer->allow);
     if (strcmp(answer->content_type, HTML_TYPE) == 0)
         text_append_string(out, "Content-Security-Policy: default-src 'none'; style-src "
                                 "'unsafe-inline'; frame-ancestors 'none'\r\n");

@@ -35,6 +35,7 @@ struct status_house {
 struct status_answer {
     int status;
     const char *content_type;
+    const char *allow; /* the methods that the page has; NULL: it was asked by one of them */
     struct text body;
 };
 

@@ -221,6 +221,10 @@ contains "what is logged of a bad path is its own" "$(grep penstock_bad_path "$w
 refused "websocket" 426 penstock_websocket -X GET -p $responses -H 'Upgrade: websocket' -H 'Connection: Upgrade'
 refused "headers too large" 431 penstock_headers_too_large -p $images -d x -H "X-Long: $(printf '%09000d' 0)"
 refused "headers too large for FastCGI" 431 penstock_headers_too_large -p $images -d x -H "X-Long: $(printf '%065420d' 0)"
+for method in TRACE trace CONNECT; do
+    refused "method $method" 405 penstock_method -X $method -p $responses
+    contains "method $method: which there are" "$head" '^Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS$'
+done
 refused "no method" 400 penstock_bad_request -X '' -p $images -d x
 all_well "paths"
 sed -i 's#^path = /v1/#path = /v1/images/#' "$work/penstock.conf"

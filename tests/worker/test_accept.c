@@ -242,9 +242,9 @@ static void only_a_token_is_a_method(void **state)
         {"G:T", FAULT_bad_request},
         {"G\xc3\xa4T", FAULT_bad_request},
         /* the upstream's answer would be our key, or a tunnel */
-        {"TRACE", FAULT_bad_request},
-        {"trace", FAULT_bad_request},
-        {"CONNECT", FAULT_bad_request},
+        {"TRACE", FAULT_method},
+        {"trace", FAULT_method},
+        {"CONNECT", FAULT_method},
     };
 
     for (size_t i = 0; i < LENGTH(cases); i++) {

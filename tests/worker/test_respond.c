@@ -101,6 +101,19 @@ static void every_fault_is_a_status_before_anything_was_sent(void **state)
     }
 }
 
+/* RFC 9110, 15.5.6 */
+static void a_method_that_is_refused_is_told_which_are_not(void **state)
+{
+    struct house *house = *state;
+
+    respond_fault(house, FAULT_method, -1);
+    assert_string_equal(header_of(house, "Status"), "405 Method Not Allowed");
+    assert_string_equal(header_of(house, "Allow"), "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    assert_string_equal(header_of(house, "x-should-retry"), "false");
+    respond_fault(house, FAULT_bad_request, -1);
+    assert_null(header_of(house, "Allow"));
+}
+
 /* 1..60 s: SDKs ignore anything longer. Rounded up, so that nobody comes back too early. */
 static void retry_after_is_honest_and_within_its_bounds(void **state)
 {
@@ -383,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_HOUSE(every_fault_is_a_status_before_anything_was_sent),
+        WITH_HOUSE(a_method_that_is_refused_is_told_which_are_not),
         WITH_HOUSE(retry_after_is_honest_and_within_its_bounds),
         WITH_HOUSE(whoever_may_come_back_is_told_when),
         WITH_HOUSE(should_retry_is_sent_only_where_it_is_known),

@@ -123,8 +123,11 @@ static void what_is_not_there_is_an_error_object(void **state)
         assert_non_null(strstr(body(), "\"param\":null,\"code\":\"penstock_no_page\"}}"));
     }
     assert_int_equal(ask(&asked), 405);
+    assert_string_equal(answer.allow, "GET, HEAD"); /* RFC 9110, 15.5.6 */
+    assert_non_null(strstr(body(), "\"code\":\"penstock_method\"}}"));
     asked.method = "HEAD";
     assert_int_equal(ask(&asked), 200);
+    assert_null(answer.allow);
 }
 
 static void o3_only_local_clients_are_answered(void **state)
@@ -178,6 +181,7 @@ static void control_is_refused_to_everybody_else(void **state)
     asked.control = true;
     asked.method = "GET";
     assert_int_equal(ask(&asked), 405);
+    assert_string_equal(answer.allow, "POST");
     assert_int_equal(segment_core(&segment)->limit, 2);
 }
 
@@ -342,6 +346,11 @@ static void the_head_tells_length_and_forbids_what_the_page_does_not_need(void *
     assert_non_null(strstr(text_string(&head), length));
     assert_non_null(strstr(text_string(&head), "Content-Security-Policy: default-src 'none'"));
     assert_string_equal(text_string(&head) + head.length - 4, "\r\n\r\n");
+    assert_null(strstr(text_string(&head), "Allow"));
+    text_clear(&head);
+    (void)control("/penstock/status");
+    status_answer_head(&answer, &head);
+    assert_non_null(strstr(text_string(&head), "\r\nAllow: GET, HEAD\r\n"));
     text_release(&head);
 }
 
