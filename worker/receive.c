@@ -69,11 +69,10 @@ static char *place_of_next(struct request *request, size_t *ret_size)
     return left > 0 ? spool_room(&request->body, *ret_size) : NULL;
 }
 
-/* Read to the body's end: into bytes[size], or each piece to its place where that is known. */
-static enum step_result read_pieces(struct request *request, char *bytes, size_t size)
+/* Read to the body's end, into bytes[size]; in_place: each further piece to its own place. */
+static enum step_result read_pieces(struct request *request, char *bytes, size_t size,
+                                    bool in_place)
 {
-    bool in_place = !bytes;
-
     int64_t limit = body_limit(request);
 
     for (;;) {
@@ -83,7 +82,7 @@ static enum step_result read_pieces(struct request *request, char *bytes, size_t
 
         if (now_ns >= until_ns)
             return reject(request, FAULT_body_too_slow);
-        if (in_place && !(bytes = place_of_next(request, &size)))
+        if (!bytes)
             return reject(request, request->body.bytes > request->announced_bytes
                                        ? FAULT_body_incomplete
                                        : FAULT_out_of_memory);
@@ -105,6 +104,8 @@ static enum step_result read_pieces(struct request *request, char *bytes, size_t
         case SPOOL_NO_MEMORY:
             return reject(request, FAULT_out_of_memory);
         }
+        if (in_place)
+            bytes = place_of_next(request, &size);
     }
     if (request->announced_bytes >= 0 && request->announced_bytes != request->body.bytes)
         return reject(request, FAULT_body_incomplete);
@@ -119,12 +120,13 @@ static enum step_result read_body(struct request *request)
 
     if (request->announced_bytes > body_limit(request))
         return reject_size(request);
-    if (place_of_next(request, &size))
-        return read_pieces(request, NULL, 0);
+    bytes = place_of_next(request, &size);
+    if (bytes)
+        return read_pieces(request, bytes, size, true);
     bytes = malloc(READ_BYTES);
     if (!bytes)
         return reject(request, FAULT_out_of_memory);
-    result = read_pieces(request, bytes, READ_BYTES);
+    result = read_pieces(request, bytes, READ_BYTES, false);
     free(bytes);
     return result;
 }
