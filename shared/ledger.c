@@ -20,23 +20,12 @@
 
 #define LEDGER_MODE 0640U
 
-/* Rows that come in numbers are put LEDGER_GROUP at a time: a statement's own costs are those of a third of
- * a row. */
+/* Calls are put LEDGER_GROUP at a time: a statement's own costs are those of a third of a row. */
 #define GROUP(row) row ", " row ", " row ", " row ", " row ", " row ", " row ", " row
 #define CALL_ROW                                                                                   \
     "(NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"   \
     " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define PUT_CALLS(rows) "INSERT INTO calls VALUES " rows " ON CONFLICT (call_id) DO NOTHING"
-#define ATTEMPT_ROW "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-/* Never backwards: running, ended. */
-#define PUT_ATTEMPTS(rows)                                                                         \
-    "INSERT INTO attempts_more VALUES " rows                                                       \
-    " ON CONFLICT (logical_call_id, n) DO UPDATE SET ended_at = excluded.ended_at,"                \
-    " ttft_ms = excluded.ttft_ms, generation_ms = excluded.generation_ms,"                         \
-    " status = excluded.status, error = excluded.error, est_tokens = excluded.est_tokens,"         \
-    " settled_tokens = excluded.settled_tokens, kept_est = excluded.kept_est,"                     \
-    " limit_kind = excluded.limit_kind"                                                            \
-    " WHERE excluded.ended_at IS NOT NULL OR attempts_more.ended_at IS NULL"
 
 static const char *const statement_texts[LEDGER_STATEMENTS] = {
     [LEDGER_BEGIN] = "BEGIN IMMEDIATE",
@@ -61,8 +50,15 @@ static const char *const statement_texts[LEDGER_STATEMENTS] = {
         " tokens_out = coalesce(tokens_out, ?4), image_tokens_in = coalesce(image_tokens_in, ?5),"
         " image_tokens_out = coalesce(image_tokens_out, ?6), image_size = ?7, image_quality = ?8,"
         " image_format = ?9 WHERE upstream_id = ?1 AND images = 0",
-    [LEDGER_PUT_ATTEMPT] = PUT_ATTEMPTS(ATTEMPT_ROW),
-    [LEDGER_PUT_ATTEMPTS] = PUT_ATTEMPTS(GROUP(ATTEMPT_ROW)),
+    [LEDGER_PUT_ATTEMPT] =
+        "INSERT INTO attempts_more VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (logical_call_id, n) DO UPDATE SET ended_at = excluded.ended_at,"
+        " ttft_ms = excluded.ttft_ms, generation_ms = excluded.generation_ms,"
+        " status = excluded.status, error = excluded.error, est_tokens = excluded.est_tokens,"
+        " settled_tokens = excluded.settled_tokens, kept_est = excluded.kept_est,"
+        " limit_kind = excluded.limit_kind"
+        /* never backwards: running, ended */
+        " WHERE excluded.ended_at IS NOT NULL OR attempts_more.ended_at IS NULL",
     [LEDGER_PUT_EVENT] = "INSERT INTO events VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
     [LEDGER_PUT_CONFIG] = "INSERT OR REPLACE INTO config VALUES (?1, ?2, ?3)",
     [LEDGER_PUT_SOURCE] = "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -37,8 +37,7 @@ MUST_CHECK bool ledger_put_wait(struct ledger *ledger, const struct wait_record 
 MUST_CHECK bool ledger_put_calls(struct ledger *ledger, const struct call_record *const records[],
                                  size_t count);
 /* A row that has ended never goes back to running. */
-MUST_CHECK bool ledger_put_attempts(struct ledger *ledger,
-                                    const struct attempt_record *const records[], size_t count);
+MUST_CHECK bool ledger_put_attempt(struct ledger *ledger, const struct attempt_record *record);
 MUST_CHECK bool ledger_put_event(struct ledger *ledger, const struct event_record *record);
 /* What is in force: tables config (one option's value; secrets masked by the caller) and sources.
  */

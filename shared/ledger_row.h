@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 /* Columns in their order, of one record or of a group. */
-#define ROW_TIMES_MAX (2U * LEDGER_GROUP)
+#define ROW_TIMES_MAX LEDGER_GROUP
 struct row {
     struct ledger *ledger;
     sqlite3_stmt *statement;

@@ -236,45 +236,31 @@ bool ledger_put_calls(struct ledger *ledger, const struct call_record *const rec
     return ok;
 }
 
-static void add_attempt(struct row *row, const struct attempt_record *record)
+bool ledger_put_attempt(struct ledger *ledger, const struct attempt_record *record)
 {
     bool ended = record->ended_wall_ms > 0;
-
-    ROW_TEXT(row, record->call_id);
-    row_number(row, record->n);
-    ROW_TEXT(row, record->source);
-    row_number(row, record->hedge);
-    row_time(row, record->started_wall_ms);
-    if (ended)
-        row_time(row, record->ended_wall_ms);
-    else
-        row_null(row);
-    row_known(row, record->ttft_ms);
-    row_known(row, ended ? record->generation_ms : -1);
-    row_known(row, record->status > 0 ? record->status : -1);
-    ROW_KNOWN_TEXT(row, record->error);
-    row_known(row, record->est_tokens);
-    row_known(row, record->settled_tokens);
-    row_number(row, record->kept_est);
-    row_number(row, record->pid);
-    ROW_KNOWN_TEXT(row, record->limit_kind);
-}
-
-bool ledger_put_attempts(struct ledger *ledger, const struct attempt_record *const records[],
-                         size_t count)
-{
-    bool grouped = count == LEDGER_GROUP;
-    bool ok = true;
     struct row row;
 
-    for (size_t i = 0; ok && i < count; i++) {
-        if (!grouped || i == 0)
-            row_begin(&row, ledger, grouped ? LEDGER_PUT_ATTEMPTS : LEDGER_PUT_ATTEMPT);
-        add_attempt(&row, records[i]);
-        if (!grouped || i + 1 == count)
-            ok = row_end(&row);
-    }
-    return ok;
+    row_begin(&row, ledger, LEDGER_PUT_ATTEMPT);
+    ROW_TEXT(&row, record->call_id);
+    row_number(&row, record->n);
+    ROW_TEXT(&row, record->source);
+    row_number(&row, record->hedge);
+    row_time(&row, record->started_wall_ms);
+    if (ended)
+        row_time(&row, record->ended_wall_ms);
+    else
+        row_null(&row);
+    row_known(&row, record->ttft_ms);
+    row_known(&row, ended ? record->generation_ms : -1);
+    row_known(&row, record->status > 0 ? record->status : -1);
+    ROW_KNOWN_TEXT(&row, record->error);
+    row_known(&row, record->est_tokens);
+    row_known(&row, record->settled_tokens);
+    row_number(&row, record->kept_est);
+    row_number(&row, record->pid);
+    ROW_KNOWN_TEXT(&row, record->limit_kind);
+    return row_end(&row);
 }
 
 bool ledger_put_event(struct ledger *ledger, const struct event_record *record)

@@ -240,21 +240,6 @@ static bool is_burial(const struct event_record *event)
     return strcmp(event->name, "burial") == 0;
 }
 
-static bool put_attempts(const struct desk *desk, uint64_t count)
-{
-    const struct attempt_record *group[LEDGER_GROUP];
-    bool ok = true;
-
-    for (uint64_t at = 0; ok && at < count; at += LEDGER_GROUP) {
-        size_t size = (size_t)least(count - at, LEDGER_GROUP);
-
-        for (size_t i = 0; i < size; i++)
-            group[i] = journal_peek_attempt(desk->journal, at + i);
-        ok = ledger_put_attempts(desk->ledger, group, size);
-    }
-    return ok;
-}
-
 static bool put_calls(const struct desk *desk, uint64_t count)
 {
     const struct call_record *group[LEDGER_GROUP];
@@ -283,7 +268,10 @@ static bool put_batch(struct desk *desk, const struct journal_count *batch)
         if (is_burial(event))
             desk->next_close_ns = 0;
     }
-    return put_attempts(desk, batch->attempts) && put_calls(desk, batch->calls);
+    for (uint64_t i = 0; i < batch->attempts; i++)
+        if (!ledger_put_attempt(desk->ledger, journal_peek_attempt(desk->journal, i)))
+            return false;
+    return put_calls(desk, batch->calls);
 }
 
 /* One transaction; true without one when there is nothing to write. */

@@ -282,7 +282,7 @@ static inline void tell(struct call_record *call, const struct attempt_record *a
 static inline void put_attempt(struct fixture *fixture, const struct attempt_record *record)
 {
     assert_true(ledger_begin(fixture->ledger));
-    assert_true(ledger_put_attempts(fixture->ledger, &record, 1));
+    assert_true(ledger_put_attempt(fixture->ledger, record));
     assert_true(ledger_commit(fixture->ledger));
 }
 

@@ -46,8 +46,7 @@ static void attempts_go_with_their_age_L6(void **state)
         record = attempt_of(call_id, i % 2 + 1, "");
         if (i >= 1200)
             record.started_wall_ms += 2 * hour_ms;
-        assert_true(
-            ledger_put_attempts(fixture->ledger, (const struct attempt_record *[]){&record}, 1));
+        assert_true(ledger_put_attempt(fixture->ledger, &record));
     }
     assert_true(ledger_commit(fixture->ledger));
     assert_true(

@@ -28,8 +28,7 @@ static void put_exchange(struct fixture *fixture, int64_t at_ms, const char *kin
     (void)text_copy(call.model_asked, sizeof call.model_asked, "qwen-max");
     (void)text_copy(attempt.limit_kind, sizeof attempt.limit_kind, kind);
     assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&call}, 1));
-    assert_true(
-        ledger_put_attempts(fixture->ledger, (const struct attempt_record *[]){&attempt}, 1));
+    assert_true(ledger_put_attempt(fixture->ledger, &attempt));
 }
 
 /* Ten minutes of one a second; the last five of each minute are refused for the minute's quota. */

@@ -164,8 +164,7 @@ static void put_chats(struct fixture *fixture, const char *scope, bool stream, u
         attempt.ttft_ms = (i * 7) % count * 1000 / count; /* 0..999 */
         attempt.generation_ms = attempt.ttft_ms + 5000;
         assert_true(ledger_put_calls(fixture->ledger, (const struct call_record *[]){&call}, 1));
-        assert_true(
-            ledger_put_attempts(fixture->ledger, (const struct attempt_record *[]){&attempt}, 1));
+        assert_true(ledger_put_attempt(fixture->ledger, &attempt));
     }
     assert_true(ledger_commit(fixture->ledger));
 }
