@@ -11,7 +11,7 @@ SHARED := segment lock roster slots seq_sort queue_order wait_queue leases gate 
 	ledger ledger_row ledger_rows ledger_stale ledger_read ledger_retain ledger_schema
 # the life of one request first, in the order of the table of steps in worker/request.c
 STEPS := accept identify receive route admission attempts relay respond settle
-WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdict endpoint intent answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault flow_call flow_usage flow_head upstream upstream_head watchers heartbeat reason \
+WORKER := request $(STEPS) attempt attempt_book lanes candidates plan plan_verdict endpoint intent tool_choice answer_options estimate token_count pin model_edit usage_option body_reader upstream_id ticket fault flow_call flow_usage flow_head upstream upstream_head watchers heartbeat reason \
 	multipart sse usage_strip pictures answer_events answer_text spool client_watch bell door refuser fastcgi fastcgi_call fastcgi_head fastcgi_pieces http_client \
 	http_connection http_exchange http_head http_idle http_pool http_request http_response http_trust \
 	judge judge_body judge_hints ratelimit_headers \

@@ -168,3 +168,20 @@ bool parse_is_token(const char *string)
         at++;
     return at > string && *at == '\0';
 }
+
+size_t parse_trim(const char **text, size_t length)
+{
+    static const char blanks[] = " \t\r\n";
+
+    for (; length > 0 && memchr(blanks, **text, 4); length--)
+        (*text)++;
+    while (length > 0 && memchr(blanks, (*text)[length - 1], 4))
+        length--;
+    return length;
+}
+
+bool parse_is_word(const char *text, size_t length, const char *word)
+{
+    length = parse_trim(&text, length);
+    return length == strlen(word) && memcmp(text, word, length) == 0;
+}

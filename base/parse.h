@@ -32,6 +32,11 @@ MUST_CHECK bool parse_bool(const char *string, bool *ret_value);
  * time proportional to the product of both lengths at most. */
 bool parse_glob_matches(const char *glob, const char *text, size_t length);
 
+/* Take blanks and line ends off both ends: *text moves, and what is left is so long. */
+size_t parse_trim(const char **text, size_t length);
+/* Is it the word, but for blanks and line ends around it? */
+bool parse_is_word(const char *text, size_t length, const char *word);
+
 /* Is it a token of RFC 9110 (5.6.2), as methods and header names are? */
 bool parse_is_token(const char *string);
 

@@ -39,23 +39,11 @@ static void set_model(struct intent_reader *reader, const char *model, size_t le
     reader->intent.model[keep] = '\0';
 }
 
-/* Strings from bodies are compared without blanks around them: some upstreams trim. */
-static size_t trim(const char **text, size_t length)
-{
-    static const char blanks[] = " \t\r\n";
-
-    for (; length > 0 && memchr(blanks, **text, 4); length--)
-        (*text)++;
-    while (length > 0 && memchr(blanks, (*text)[length - 1], 4))
-        length--;
-    return length;
-}
-
 static void take_model(struct intent_reader *reader, const char *text, size_t length)
 {
     char model[JSON_SCAN_TEXT_MAX + 1];
 
-    length = trim(&text, length);
+    length = parse_trim(&text, length); /* some upstreams trim */
     if (length == 0)
         return;
     memcpy(model, text, length);
@@ -67,134 +55,9 @@ static void take_model(struct intent_reader *reader, const char *text, size_t le
         set_model(reader, model, length);
 }
 
-/* ---- tool_choice ----------------------------------------------------------------------------- */
-
-#define IMAGE_TOOL "image_generation"
-#define IMAGE_NAMESPACE "image_gen"
-
 static bool is(const struct json_value *value, const char *word)
 {
-    const char *text = value->text;
-    size_t length = trim(&text, value->text_length);
-
-    return value->kind == JSON_STRING && length == strlen(word) && memcmp(text, word, length) == 0;
-}
-
-/* The function behind the namespace, by its full names. */
-static bool is_image_function(const struct json_value *value)
-{
-    return is(value, IMAGE_NAMESPACE ".imagegen") || is(value, IMAGE_NAMESPACE "__imagegen");
-}
-
-static void take_choice_type(struct intent_choice *now, const struct json_value *value)
-{
-    if (value->kind != JSON_STRING)
-        return;
-    now->typed = true;
-    if (is(value, IMAGE_TOOL))
-        now->type_image = true;
-    else if (is(value, "auto") || is(value, "required") || is(value, "any"))
-        now->type_neutral = true;
-    else
-        now->restricts = true;
-    now->type_namespace = now->type_namespace || is(value, "namespace");
-    now->type_function = now->type_function || is(value, "function");
-}
-
-/* The words a string tool_choice (or its "tool") may be. Unknown words exclude nothing. */
-static void take_choice_word(struct intent_choice *now, const struct json_value *value)
-{
-    now->type_image = now->type_image || is(value, IMAGE_TOOL);
-    now->restricts = now->restricts || is(value, "none");
-}
-
-static void take_allowed(struct intent_choice *now, const struct json_value *value)
-{
-    now->image = now->image || is(value, IMAGE_TOOL) || is(value, IMAGE_NAMESPACE) ||
-                 is_image_function(value);
-}
-
-static void begin_choice(struct intent_choices *choices)
-{
-    choices->seen = true;
-    choices->now = (struct intent_choice){.image = false};
-}
-
-static void end_choice(struct intent_choices *choices)
-{
-    const struct intent_choice *now = &choices->now;
-
-    if (now->image || now->type_image || (now->type_namespace && now->named_image_gen) ||
-        (now->named_image_generation && (now->type_function || !now->typed)))
-        choices->image = true;
-    else if (now->type_neutral || !now->restricts)
-        choices->neutral = true;
-}
-
-static void take_choice(struct intent_choices *choices, const struct json_value *value)
-{
-    struct intent_choice *now = &choices->now;
-    bool string = value->kind == JSON_STRING;
-
-    switch ((enum place)value->id) {
-    case PLACE_CHOICE:
-        if (value->kind != JSON_OBJECT_END && value->kind != JSON_ARRAY_END)
-            begin_choice(choices);
-        if (value->kind == JSON_STRING)
-            take_choice_word(now, value);
-        if (value->kind != JSON_OBJECT && value->kind != JSON_ARRAY)
-            end_choice(choices);
-        break;
-    case PLACE_CHOICE_TOOL:
-        take_choice_word(now, value);
-        break;
-    case PLACE_CHOICE_TYPE:
-        take_choice_type(now, value);
-        break;
-    case PLACE_CHOICE_NAME:
-        now->restricts = now->restricts || string;
-        now->named_image_generation = now->named_image_generation || is(value, IMAGE_TOOL);
-        now->named_image_gen = now->named_image_gen || is(value, IMAGE_NAMESPACE);
-        now->image = now->image || is_image_function(value);
-        break;
-    case PLACE_CHOICE_NAMESPACE:
-        now->restricts = now->restricts || string;
-        now->image = now->image || is(value, IMAGE_NAMESPACE);
-        break;
-    case PLACE_FUNCTION_NAME:
-        now->restricts = now->restricts || string;
-        now->image = now->image || is(value, IMAGE_TOOL) || is_image_function(value);
-        break;
-    case PLACE_ALLOWED:
-        now->restricts = true;
-        break;
-    case PLACE_ALLOWED_TYPE:
-    case PLACE_ALLOWED_NAME:
-        take_allowed(now, value);
-        break;
-    case PLACE_SILENT:
-    case PLACE_MODEL:
-    case PLACE_STREAM:
-    case PLACE_BACKGROUND:
-    case PLACE_TOOL:
-    case PLACE_TOOL_TYPE:
-    case PLACE_MODALITY:
-    case PLACE_INPUT_ITEM:
-    case PLACE_INPUT_TYPE:
-    case PLACE_INPUT_ID:
-    case PLACE_PIN_ITEM:
-    case PLACE_PIN_TOOL:
-    case PLACE_PIN_FILE:
-    case PLACE_PIN_CONVERSATION:
-    case PLACE_PIN_RESPONSE:
-    case PLACE_BODY:
-    case PLACE_MAX_OUTPUT:
-    case PLACE_CHOICES:
-    case PLACE_SECONDS:
-    case PLACE_STREAM_OPTIONS:
-    case PLACE_INCLUDE_USAGE:
-        UNREACHABLE();
-    }
+    return value->kind == JSON_STRING && parse_is_word(value->text, value->text_length, word);
 }
 
 /* ---- model, tools, pins ---------------------------------------------------------------------- */
@@ -223,6 +86,23 @@ static void take_body_model(struct intent_reader *reader, const struct json_valu
     take_model(reader, value->text, value->text_length);
 }
 
+static void take_choice(struct intent_reader *reader, const struct json_value *value)
+{
+    static const enum tool_choice_part parts[] = {
+        [PLACE_CHOICE] = TOOL_CHOICE_WHOLE,
+        [PLACE_CHOICE_TOOL] = TOOL_CHOICE_TOOL,
+        [PLACE_CHOICE_TYPE] = TOOL_CHOICE_TYPE,
+        [PLACE_CHOICE_NAME] = TOOL_CHOICE_NAME,
+        [PLACE_CHOICE_NAMESPACE] = TOOL_CHOICE_NAMESPACE,
+        [PLACE_FUNCTION_NAME] = TOOL_CHOICE_FUNCTION,
+        [PLACE_ALLOWED] = TOOL_CHOICE_ALLOWED,
+        [PLACE_ALLOWED_TYPE] = TOOL_CHOICE_ALLOWED_ENTRY,
+        [PLACE_ALLOWED_NAME] = TOOL_CHOICE_ALLOWED_ENTRY,
+    };
+
+    tool_choice_take(&reader->tool_choice, parts[value->id], value);
+}
+
 static void take_tool(struct intent_reader *reader, const struct json_value *value)
 {
     struct intent_tool *tool = &reader->tool;
@@ -232,7 +112,7 @@ static void take_tool(struct intent_reader *reader, const struct json_value *val
 
         tool->of_client = tool->of_client || own;
         tool->hosted = tool->hosted || !own;
-        reader->tool_listed = reader->tool_listed || is(value, IMAGE_TOOL);
+        reader->tool_listed = reader->tool_listed || is(value, TOOL_IMAGE);
     } else if (value->kind == JSON_OBJECT) {
         *tool = (struct intent_tool){.hosted = false};
     } else if (value->kind != JSON_OBJECT_END || tool->hosted || !tool->of_client) {
@@ -328,7 +208,7 @@ static void take_value(void *context, const struct json_scan *scan, const struct
     case PLACE_ALLOWED:
     case PLACE_ALLOWED_TYPE:
     case PLACE_ALLOWED_NAME:
-        take_choice(&reader->choices, value);
+        take_choice(reader, value);
         break;
     case PLACE_INPUT_ITEM:
     case PLACE_INPUT_TYPE:
@@ -434,7 +314,7 @@ void intent_begin(struct intent_reader *reader, const struct intent_request *req
     reader->tool_listed = false;
     reader->tool_hosted = false;
     reader->modality_image = false;
-    reader->choices = (struct intent_choices){.seen = false};
+    reader->tool_choice = (struct tool_choice){.seen = false};
     reader->fed_bytes = 0;
     answer_options_begin(&reader->answer);
     estimate_begin(&reader->estimate);
@@ -481,9 +361,8 @@ static bool is_wide_text(const unsigned char *head, uint64_t length)
 /* image_model: the body's model draws. */
 static bool decide(const struct intent_reader *reader, bool image_model)
 {
-    const struct intent_choices *choices = &reader->choices;
     bool json = reader->intent.body_is_json;
-    bool tool = choices->image || (reader->tool_listed && (!choices->seen || choices->neutral));
+    bool tool = tool_choice_draws(&reader->tool_choice, reader->tool_listed);
 
     switch (reader->rule) {
     case ENDPOINT_RULE_NEVER:
@@ -519,7 +398,7 @@ static bool may_hedge(const struct intent_reader *reader)
     const struct intent *intent = &reader->intent;
     /* Also where the operator does not count them (count_chat_images). */
     bool draws = intent->image || reader->image_model || reader->modality_image ||
-                 reader->tool_listed || reader->choices.image;
+                 reader->tool_listed || reader->tool_choice.image;
 
     return (intent->endpoint == ENDPOINT_CHAT || intent->endpoint == ENDPOINT_RESPONSES) &&
            intent->body_is_json && !draws && !intent->background && !intent->pinned &&

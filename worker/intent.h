@@ -15,6 +15,7 @@
 #include "worker/estimate.h"
 #include "worker/multipart.h"
 #include "worker/pin.h"
+#include "worker/tool_choice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,21 +86,6 @@ struct intent_request {
     bool skip_estimate;   /* nobody asks for est_input: it costs 2 to 3 ns a byte of text */
 };
 
-/* What the occurrences of tool_choice said. A duplicated key is several occurrences: any of them
- * that means image counts, and so does any that leaves a listed tool free to be called. */
-struct intent_choices {
-    bool seen;
-    bool image;   /* one selects image generation */
-    bool neutral; /* one excludes nothing: auto, required, null, ... */
-    /* The one being read. */
-    struct intent_choice {
-        bool typed, type_image, type_namespace, type_function, type_neutral;
-        bool restricts; /* names a tool or a set of tools, or none at all */
-        bool named_image_generation, named_image_gen;
-        bool image; /* already certain */
-    } now;
-};
-
 /* The reader: fed while the body comes in. */
 struct intent_reader {
     struct intent_request request;
@@ -112,7 +98,7 @@ struct intent_reader {
     bool image_model;      /* some "model" in the body draws */
     bool tool_listed;      /* tools[] has image_generation */
     bool modality_image;   /* modalities / responseModalities contain image */
-    struct intent_choices choices;
+    struct tool_choice tool_choice;
     bool model_seen;
     struct pin pin;
     bool tool_hosted; /* some entry of tools[] is not the client's own */

@@ -274,6 +274,23 @@ static void a_token_is_one_word_of_http(void **state)
             fail_msg("\"%s\"", others[i]);
 }
 
+static void words_are_told_without_the_blanks_around_them(void **state)
+{
+    static const char *const same[] = {"none", " none", "none\r\n", "\t none \n"};
+    static const char *const others[] = {"", " ", "non", "nonet", "no ne", "None", "none\v"};
+    const char *text = " \t\r\n";
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(same); i++)
+        assert_true(parse_is_word(same[i], strlen(same[i]), "none"));
+    for (size_t i = 0; i < LENGTH(others); i++)
+        assert_false(parse_is_word(others[i], strlen(others[i]), "none"));
+    assert_int_equal(parse_trim(&text, 4), 0);
+    text = " a b ";
+    assert_int_equal(parse_trim(&text, 5), 3);
+    assert_int_equal(strncmp(text, "a b", 3), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +305,7 @@ int main(void)
         cmocka_unit_test(globs_match_the_whole_text),
         cmocka_unit_test(globs_take_bounded_time),
         cmocka_unit_test(a_token_is_one_word_of_http),
+        cmocka_unit_test(words_are_told_without_the_blanks_around_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
