@@ -91,6 +91,12 @@ expect_requests_of() { # expect_requests_of WHAT "NAME..." "COUNT..."
     expect "$1: requests at $2" "$(requests_of $2)" "$3"
 }
 
+routed_scope() { # routed_scope NAME SOURCES [OPTION=VALUE;...]: a scope, and the route /NAME/ to it
+    local options=${3:-}
+    printf '[scope %s]\nsources = %s\n%s\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' \
+        "$1" "$2" "${options//;/$'\n'}" "$1" "$1" "$1" "$1"
+}
+
 configure_scopes() { # configure_scopes: [scope] and [route] sections from stdin
     local name key
     {

@@ -39,8 +39,8 @@ breaker_share_calls = 100000
 backoff_base_s = 20ms'
 while read -r scope sources more; do
     [ -n "$scope" ] || continue
-    printf '[scope %s]\nsources = %s\n%s\n%s\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' \
-        "$scope" "$sources" "${more//;/$'\n'}" "$([[ $more == *breaker_* ]] || echo "$never_open")" "$scope" "$scope" "$scope" "$scope"
+    [[ $more == *breaker_* ]] || more+=";$never_open"
+    routed_scope "$scope" "$sources" "$more"
 done >"$work/scopes" <<SCOPES
 ${tls:+secure stranger,veiled,south}
 pair north,south

@@ -33,8 +33,7 @@ max_concurrent_requests = 3
 max_waiting_requests = 60
 overflow_mode = wait'
 while read -r scope sources more; do
-    printf '[scope %s]\nsources = %s\nbackoff_base_s = 20ms\n%s\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' \
-        "$scope" "$sources" "${more//;/$'\n'}" "$scope" "$scope" "$scope" "$scope"
+    routed_scope "$scope" "$sources" "backoff_base_s=20ms;$more"
 done >"$work/scopes" <<'END'
 plain slow
 rate rated flow=rate;flow_initial=0

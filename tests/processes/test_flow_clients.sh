@@ -14,8 +14,7 @@ penstock_options='workers = 2
 threads = 32
 log_level = debug'
 while read -r scope more; do
-    printf '[scope %s]\nsources = %s\n%s\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' \
-        "$scope" "$scope" "${more//;/$'\n'}" "$scope" "$scope" "$scope" "$scope"
+    routed_scope "$scope" "$scope" "$more"
 done >"$work/scopes" <<'END'
 narrow flow=rate;flow_max_waiting_per_client=2
 pushed flow=adaptive;call_deadline_s=4

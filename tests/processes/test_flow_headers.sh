@@ -14,8 +14,7 @@ penstock_options='workers = 2
 threads = 128
 log_level = warning'
 while read -r scope sources more; do
-    printf '[scope %s]\nsources = %s\n%s\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' \
-        "$scope" "$sources" "${more//;/$'\n'}" "$scope" "$scope" "$scope" "$scope"
+    routed_scope "$scope" "$sources" "$more"
 done >"$work/scopes" <<'END'
 shaping shaped flow=shaping;flow_warmup_s=0;flow_max_wait_s=60,60,60
 adaptive learned flow=adaptive;flow_max_wait_s=60,60,60

@@ -22,10 +22,11 @@ penstock_options='workers = 4
 threads = 1000
 log_level = warning'
 for name in "${names[@]}"; do
-    printf '[scope %s]\nsources = %s\nflow = rate\nflow_class_header_max = interactive\nflow_max_wait_s = 600, 600, 600\n' \
-        "$name" "$name"
-    printf 'flow_max_waiting = 700\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' "$name" "$name" "$name" "$name"
-done | sed '/^sources = short/,/^flow =/ s/flow = rate/flow = shaping\nflow_warmup_s = 0/' >"$work/scopes"
+    flow=rate
+    [ "$name" != short ] || flow='shaping;flow_warmup_s=0'
+    routed_scope "$name" "$name" \
+        "flow=$flow;flow_class_header_max=interactive;flow_max_wait_s=600,600,600;flow_max_waiting=700"
+done >"$work/scopes"
 configure_scopes <"$work/scopes"
 start_penstock
 workers_are() { [ "$(workers | wc -l)" = "$1" ]; }

@@ -26,10 +26,9 @@ penstock_options='workers = 4
 threads = 320
 log_level = warning'
 for name in "${strategies[@]}" open; do
-    printf '[scope %s]\nsources = %s\nflow = %s\nflow_class_header_max = interactive\nflow_max_wait_s = 60, 60, 120\n' \
-        "$name" "$name" "${name/open/none}"
-    [ "$name" != shaping ] || echo 'flow_warmup_s = 0'
-    printf '[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' "$name" "$name" "$name" "$name"
+    more="flow=${name/open/none};flow_class_header_max=interactive;flow_max_wait_s=60,60,120"
+    [ "$name" != shaping ] || more+=';flow_warmup_s=0'
+    routed_scope "$name" "$name" "$more"
 done >"$work/scopes"
 configure_scopes <"$work/scopes"
 start_penstock

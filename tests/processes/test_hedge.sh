@@ -20,8 +20,7 @@ max_concurrent_requests = 4
 max_waiting_requests = 10
 overflow_mode = wait'
 while read -r scope sources more; do
-    printf '[scope %s]\nsources = %s\nbackoff_base_s = 20ms\n%s\n[route %s]\npath = /%s/\nstrip_prefix = /%s\nscope = %s\n\n' \
-        "$scope" "$sources" "${more//;/$'\n'}" "$scope" "$scope" "$scope" "$scope"
+    routed_scope "$scope" "$sources" "backoff_base_s=20ms;$more"
 done >"$work/scopes" <<'END'
 hedged slow,quick hedge_after_s=300ms
 off slow,quick

@@ -35,15 +35,26 @@ static void stream_some_and_close(struct server *with)
     server_answer_once(with, STREAM_HEAD ROLE WORD(SENTENCE SENTENCE SENTENCE) WORD(SENTENCE));
 }
 
+/* What the call's input is taken for. */
+static int64_t input_cost(void)
+{
+    (void)targets();
+    return now->house->request->flow_targets.prices[0].input;
+}
+
+static void run_stream(void (*serve)(struct server *), enum step_result end)
+{
+    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
+    scene_serve(now, 0, serve);
+    assert_int_equal(scene_run(now), end);
+}
+
 static void research_54_a_cut_stream_is_settled_by_what_came(void **state)
 {
-    int64_t input;
+    const int64_t input = input_cost();
 
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, stream_some_and_close);
-    assert_int_equal(scene_run(*state), STEP_FAULT);
+    (void)state;
+    run_stream(stream_some_and_close, STEP_FAULT);
     scene_assert_fault(now, FAULT_upstream_cut);
     assert_use("a", 1, input + worth(SENTENCE SENTENCE SENTENCE SENTENCE, 1));
     assert_true(view_of("a").use.units > input + 50);
@@ -57,8 +68,7 @@ static void f6_what_was_learned_of_the_input_holds_for_the_text_that_comes(void 
     (void)targets();
     teach(170);
     scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
+    input = input_cost();
     scene_serve(now, 0, stream_some_and_close);
     assert_int_equal(scene_run(*state), STEP_FAULT);
     assert_use("a", 1, input + worth(SENTENCE SENTENCE SENTENCE SENTENCE, 1.7));
@@ -71,13 +81,10 @@ static void stream_without_usage(struct server *with)
 
 static void research_54_a_whole_stream_without_usage_is_settled_by_its_text(void **state)
 {
-    int64_t input;
+    const int64_t input = input_cost();
 
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, stream_without_usage);
-    assert_int_equal(scene_run(*state), STEP_NEXT);
+    (void)state;
+    run_stream(stream_without_usage, STEP_NEXT);
     assert_use("a", 1, input + worth(SENTENCE SENTENCE, 1));
     assert_int_equal(view_of("a").completed, 1);
     assert_int_equal(view_of("a").estimate.ratio_samples, 0);
@@ -95,10 +102,8 @@ static void say_without_usage(struct server *with)
 
 static void research_54_a_document_without_usage_too(void **state)
 {
-    int64_t input;
+    const int64_t input = input_cost();
 
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
     scene_serve(now, 0, say_without_usage);
     assert_int_equal(scene_run(*state), STEP_NEXT);
     assert_use("a", 1, input + worth(SENTENCE, 1));
@@ -116,13 +121,10 @@ static void say_encoded(struct server *with)
 /* Never nothing, and never all of it back. */
 static void research_54_what_cannot_be_read_is_settled_by_its_bytes(void **state)
 {
-    int64_t input;
+    const int64_t input = input_cost();
 
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, say_encoded);
-    assert_int_equal(scene_run(*state), STEP_NEXT);
+    (void)state;
+    run_stream(say_encoded, STEP_NEXT);
     assert_use("a", 1, input + 100 / 5);
 }
 
@@ -162,9 +164,8 @@ static void stream_early_usage_and_close(struct server *with)
  * nothing is learned from it. */
 static void research_54_an_early_usage_is_no_lesson(void **state)
 {
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, stream_early_usage_and_close);
-    assert_int_equal(scene_run(*state), STEP_FAULT);
+    (void)state;
+    run_stream(stream_early_usage_and_close, STEP_FAULT);
     assert_use("a", 1, 500 + worth("x" SENTENCE, 1));
     assert_int_equal(view_of("a").estimate.ratio_samples, 0);
 }
@@ -208,13 +209,10 @@ static void stream_two_and_hold(struct server *with)
 
 static void a_client_that_leaves_midway_leaves_what_it_used(void **state)
 {
-    int64_t input;
+    const int64_t input = input_cost();
 
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, stream_two_and_hold);
-    assert_int_equal(scene_run(*state), STEP_OVER);
+    (void)state;
+    run_stream(stream_two_and_hold, STEP_OVER);
     assert_true(now->house->request->client_gone);
     assert_int_equal(view_of("a").in_flight, 0);
     assert_int_equal(view_of("a").use.sends, 1);
@@ -268,10 +266,9 @@ static void finish_and_tell_late(struct server *with)
 
 static void research_545_a_stream_that_is_nearly_over_is_read_to_its_usage(void **state)
 {
+    (void)state;
     atomic_store(&was_held, false);
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, finish_and_tell_late);
-    assert_int_equal(scene_run(*state), STEP_OVER);
+    run_stream(finish_and_tell_late, STEP_OVER);
     assert_true(now->house->request->client_gone);
     assert_true(atomic_load(&was_held)); /* its place, until the upstream was done */
     assert_use("a", 1, 100);
@@ -293,14 +290,11 @@ static void finish_and_hold(struct server *with)
 
 static void research_545_but_not_for_long(void **state)
 {
-    int64_t input;
+    const int64_t input = input_cost();
 
+    (void)state;
     now->house->scope.flow_drain_ms = 50;
-    (void)targets();
-    input = now->house->request->flow_targets.prices[0].input;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, finish_and_hold);
-    assert_int_equal(scene_run(*state), STEP_OVER);
+    run_stream(finish_and_hold, STEP_OVER);
     assert_true(now->house->request->discard);
     assert_use("a", 1, input + worth(SENTENCE, 1));
     assert_string_equal(scene_call(now).outcome, "client_gone");
@@ -325,11 +319,10 @@ static void finish_and_go_on_for_ever(struct server *with)
 
 static void research_545_and_not_whatever_comes(void **state)
 {
+    (void)state;
     now->house->scope.flow_drain_ms = 3600000;
     now->sources[0].timeout_ms = 3600000;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, finish_and_go_on_for_ever);
-    assert_int_equal(scene_run(*state), STEP_OVER);
+    run_stream(finish_and_go_on_for_ever, STEP_OVER);
     assert_true(now->house->request->attempt->bytes > 1 << 20);
     assert_true(now->house->request->attempt->bytes < 8 << 20);
     assert_int_equal(view_of("a").in_flight, 0);
@@ -337,10 +330,9 @@ static void research_545_and_not_whatever_comes(void **state)
 
 static void research_545_only_where_the_operator_wants_it(void **state)
 {
+    (void)state;
     now->house->scope.flow_drain_ms = 0;
-    scene_ask(now, "/v1/chat/completions", STREAM_BODY);
-    scene_serve(now, 0, finish_and_hold); /* would hold for twenty seconds */
-    assert_int_equal(scene_run(*state), STEP_OVER);
+    run_stream(finish_and_hold, STEP_OVER); /* would hold for twenty seconds */
     assert_false(now->house->request->discard);
     assert_int_equal(view_of("a").in_flight, 0);
 }
