@@ -90,6 +90,26 @@ struct option_section *option_section_find(const struct options *options,
     return NULL;
 }
 
+const struct option_section *option_section_of_source(const struct options *options,
+                                                      const struct source_options *source)
+{
+    const struct option_section *section =
+        option_section_find(options, OPTION_SECTION_source, source->name);
+
+    REQUIRE(section);
+    return section;
+}
+
+const struct option_section *option_section_of_scope(const struct options *options,
+                                                     const struct scope_options *scope)
+{
+    const struct option_section *section =
+        option_section_find(options, OPTION_SECTION_scope, scope->name);
+
+    REQUIRE(section && !scope->direct);
+    return section;
+}
+
 const char *option_text(const struct option_section *section, const struct option_row *row)
 {
     const char *text = section->values[row - option_rows].text;

@@ -15,11 +15,6 @@
 #define CLIENT_PATIENCE_MS INT64_C(300000) /* Node's fetch gives up after 300 s without headers */
 #define GATE_NAME_MAX 32U
 
-static struct option_subject subject_of(const struct option_section *section, const char *key)
-{
-    return option_subject(section, option_row_of(section->kind, key));
-}
-
 static struct option_section *only_section(const struct options_loader *loader,
                                            enum option_section_kind kind)
 {
@@ -69,7 +64,7 @@ static bool parse_tcp(const char *text, bool *ret_loopback)
 static void check_address(struct options_loader *loader, const char *key, const char *value)
 {
     struct option_section *section = only_section(loader, OPTION_SECTION_penstock);
-    struct option_subject subject = subject_of(section, key);
+    struct option_subject subject = option_subject_of(section, key);
     size_t path_max = sizeof((struct sockaddr_un){0}.sun_path) - 1;
     char excerpt[OPTION_EXCERPT_SIZE];
     bool loopback = false;
@@ -107,7 +102,7 @@ static void check_addresses(struct options_loader *loader)
     check_address(loader, "status_listen", penstock->status_listen);
     if (strcmp(penstock->listen, penstock->status_listen) == 0 &&
         !option_is_one_wrong(section, "listen", "status_listen", NULL))
-        options_error(loader, subject_of(section, "status_listen"),
+        options_error(loader, option_subject_of(section, "status_listen"),
                       "is the same as listen; allowed: a socket of its own");
 }
 
@@ -147,10 +142,11 @@ static void check_gate_name(struct options_loader *loader)
     char excerpt[OPTION_EXCERPT_SIZE];
 
     if (length == 0 || length > GATE_NAME_MAX || strspn(gate, letters) != length)
-        options_error(loader,
-                      subject_of(only_section(loader, OPTION_SECTION_image_concurrency), "gate"),
-                      "\"%s\" cannot name a gate; allowed: 1 to 32 letters, digits, - and _",
-                      option_excerpt(excerpt, gate));
+        options_error(
+            loader,
+            option_subject_of(only_section(loader, OPTION_SECTION_image_concurrency), "gate"),
+            "\"%s\" cannot name a gate; allowed: 1 to 32 letters, digits, - and _",
+            option_excerpt(excerpt, gate));
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -247,9 +243,8 @@ static void warn_plain_key(struct options_loader *loader, struct option_subject 
 
 static void check_source(struct options_loader *loader, struct source_options *source)
 {
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_source, source->name);
-    struct option_subject subject = subject_of(section, "base_url");
+    const struct option_section *section = option_section_of_source(loader->options, source);
+    struct option_subject subject = option_subject_of(section, "base_url");
     const char *rest;
     const char *problem;
     size_t length;
@@ -316,14 +311,14 @@ static void check_route(struct options_loader *loader, const struct route_option
     char excerpt[OPTION_EXCERPT_SIZE];
 
     if (problem)
-        options_error(loader, subject_of(section, "path"),
+        options_error(loader, option_subject_of(section, "path"),
                       "\"%s\" %s; allowed: a path such as /v1/ or /v1/images/generations",
                       option_excerpt(excerpt, route->path), problem);
     if (!problem && stripped > 0 &&
         (route->strip_prefix[0] != '/' || route->strip_prefix[stripped - 1] == '/' ||
          strncmp(route->path, route->strip_prefix, stripped) != 0 ||
          (route->path[stripped] != '/' && route->path[stripped] != '\0')))
-        options_error(loader, subject_of(section, "strip_prefix"),
+        options_error(loader, option_subject_of(section, "strip_prefix"),
                       "\"%s\" is not the beginning of path; allowed: its first segments, without a "
                       "/ at the end",
                       option_excerpt(excerpt, route->strip_prefix));
@@ -349,7 +344,7 @@ static void check_routes(struct options_loader *loader)
                 continue;
             text_clear(&where);
             option_place_text(&before->declared, &where);
-            options_error(loader, subject_of(section, "path"),
+            options_error(loader, option_subject_of(section, "path"),
                           "the same path as [route %s] (%s) has; allowed: one route for each path",
                           before->name, text_string(&where));
             break;
@@ -370,13 +365,13 @@ static void warn_idle_image_keys(struct options_loader *loader,
 
     if (image->max_concurrent_requests > 0 && !image->enabled &&
         !option_is_set(section, option_row_of(section->kind, "enabled")))
-        options_warning(loader, subject_of(section, "max_concurrent_requests"),
+        options_warning(loader, option_subject_of(section, "max_concurrent_requests"),
                         "limits nothing without enabled = true");
     if (image->overflow_mode == OVERFLOW_WAIT || option_is_wrong(section, "overflow_mode"))
         return;
     for (size_t i = 0; i < LENGTH(waiting); i++)
         if (option_is_chosen(section, waiting[i]) && !option_is_wrong(section, waiting[i]))
-            options_warning(loader, subject_of(section, waiting[i]),
+            options_warning(loader, option_subject_of(section, waiting[i]),
                             "has no effect with overflow_mode = reject; set overflow_mode = wait, "
                             "or take it away");
 }
@@ -388,21 +383,21 @@ static void check_image(struct options_loader *loader)
     int64_t interval_ms = image->image_stream_data_interval_timeout_ms;
 
     if (interval_ms > 0 && interval_ms < 60000)
-        options_error(loader, subject_of(section, "image_stream_data_interval_timeout"),
+        options_error(loader, option_subject_of(section, "image_stream_data_interval_timeout"),
                       "less than a minute cuts streams that are merely drawing; allowed: 0, or 60 "
                       "to 1800 seconds");
     if (image->enabled && image->max_concurrent_requests == 0 &&
         !option_is_wrong(section, "max_concurrent_requests"))
-        options_warning(loader, subject_of(section, "enabled"),
+        options_warning(loader, option_subject_of(section, "enabled"),
                         "limits nothing while max_concurrent_requests is 0");
     options_read_image_classes(loader);
     warn_idle_image_keys(loader, section);
     if (image->active && image->overflow_mode == OVERFLOW_WAIT &&
         image->wait_timeout_ms > CLIENT_PATIENCE_MS)
-        options_warning(loader, subject_of(section, "wait_timeout_seconds"),
+        options_warning(loader, option_subject_of(section, "wait_timeout_seconds"),
                         "common clients give up after 300 seconds without an answer");
     if (image->count_chat_images && image->image_models[0] == NULL && image->active)
-        options_warning(loader, subject_of(section, "image_models"),
+        options_warning(loader, option_subject_of(section, "image_models"),
                         "is empty: only the paths of image endpoints tell image calls");
 }
 
@@ -430,7 +425,7 @@ static void check_threads(struct options_loader *loader)
     if (options_are_threads_wrong(options))
         return;
     if (options->penstock.threads < 0 && threads > most)
-        options_error(loader, subject_of(section, "threads"),
+        options_error(loader, option_subject_of(section, "threads"),
                       "%" PRId64 " image slots + %" PRId64 " waiting, with a reserve of %" PRId64
                       " %% for other calls, need %" PRId64 " threads: %" PRId64
                       " for each of %" PRId64 " workers, and %" PRId64
@@ -438,7 +433,7 @@ static void check_threads(struct options_loader *loader)
                       image->max_concurrent_requests, waiting, options->penstock.reserve_percent,
                       needed, threads, workers, most);
     else if (workers * threads < needed)
-        options_error(loader, subject_of(section, "threads"),
+        options_error(loader, option_subject_of(section, "threads"),
                       "%" PRId64 " workers * %" PRId64 " threads = %" PRId64
                       " are too few: %" PRId64 " image slots + %" PRId64
                       " waiting, with a reserve of %" PRId64 " %% for other calls, need %" PRId64
@@ -460,7 +455,7 @@ static void check_spool(struct options_loader *loader)
     if (penstock->spool_max_bytes / workers < largest &&
         !option_is_one_wrong(section, "workers", "spool_max", "max_multipart_body", "max_json_body",
                              NULL))
-        options_warning(loader, subject_of(section, "spool_max"),
+        options_warning(loader, option_subject_of(section, "spool_max"),
                         "each of %" PRId64 " workers has %" PRId64
                         " bytes of it, and the largest body allowed has %" PRId64
                         "; raise spool_max to %" PRId64 " or lower max_multipart_body",

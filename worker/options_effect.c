@@ -10,11 +10,6 @@
 #define AT_GATE (1U << 31) /* or with classes at the image gate, whatever the strategy */
 #define TOLD_LIMITS (STRATEGY(RATE) | STRATEGY(SHAPING))
 
-static struct option_subject subject_of(const struct option_section *section, const char *key)
-{
-    return option_subject(section, option_row_of(section->kind, key));
-}
-
 static unsigned strategy_bit(const struct scope_options *scope)
 {
     return 1U << scope->flow;
@@ -74,14 +69,14 @@ static void warn_idle_scope_keys(struct options_loader *loader, const struct sco
     for (size_t i = 0; i < LENGTH(scope_keys); i++)
         if (!(scope_keys[i].strategies & here) && option_is_chosen(section, scope_keys[i].key) &&
             !option_is_wrong(section, scope_keys[i].key))
-            options_warning(loader, subject_of(section, scope_keys[i].key),
+            options_warning(loader, option_subject_of(section, scope_keys[i].key),
                             "has no effect with flow = %s; set flow = %s, or take it away",
                             option_text(section, option_row_of(section->kind, "flow")),
                             scope_keys[i].words);
     if (strategy_bit(scope) & COUNTS_CALLS &&
         scope->flow_max_waiting_per_client > scope->flow_max_waiting &&
         !option_is_one_wrong(section, "flow_max_waiting", "flow_max_waiting_per_client", NULL))
-        options_warning(loader, subject_of(section, "flow_max_waiting_per_client"),
+        options_warning(loader, option_subject_of(section, "flow_max_waiting_per_client"),
                         "%" PRId64 " has no effect, as flow_max_waiting is %" PRId64,
                         scope->flow_max_waiting_per_client, scope->flow_max_waiting);
 }
@@ -101,7 +96,7 @@ static void warn_short_deadline(struct options_loader *loader, const struct scop
         if (scope->max_wait_ms[i] > longest_ms)
             longest_ms = scope->max_wait_ms[i];
     if (scope->call_deadline_ms >= 0 && scope->call_deadline_ms < longest_ms)
-        options_warning(loader, subject_of(section, "call_deadline_s"),
+        options_warning(loader, option_subject_of(section, "call_deadline_s"),
                         "%s is less than the longest wait of flow_max_wait_s, %s, so no call waits "
                         "that long; raise it, or lower flow_max_wait_s",
                         option_duration(scope->call_deadline_ms, deadline),
@@ -140,12 +135,12 @@ static void warn_few_threads(struct options_loader *loader)
             option_is_wrong(section, "flow_max_waiting"))
             continue;
         if (option_is_chosen(section, "flow_max_waiting")) {
-            options_warning(loader, subject_of(section, "flow_max_waiting"),
+            options_warning(loader, option_subject_of(section, "flow_max_waiting"),
                             "%" PRId64 " calls wait at a time at most, as each of %" PRId64
                             " workers has threads for %" PRId64 "; raise threads",
                             workers * each, workers, each);
         } else if (!told) {
-            options_warning(loader, subject_of(penstock, "threads"),
+            options_warning(loader, option_subject_of(penstock, "threads"),
                             "only %" PRId64
                             " calls can wait in flows at a time, as each of %" PRId64
                             " workers has threads for %" PRId64 ", and [scope %s] lets %" PRId64
@@ -195,19 +190,18 @@ static bool are_scopes_right(const struct options *options)
 static void warn_idle_source_keys(struct options_loader *loader,
                                   const struct source_options *source)
 {
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_source, source->name);
+    const struct option_section *section = option_section_of_source(loader->options, source);
     unsigned strategies = strategies_of(loader->options, source);
 
     for (size_t i = 0; i < LENGTH(source_keys); i++)
         if (!(source_keys[i].strategies & strategies) &&
             option_is_chosen(section, source_keys[i].key) &&
             !option_is_wrong(section, source_keys[i].key))
-            options_warning(loader, subject_of(section, source_keys[i].key),
+            options_warning(loader, option_subject_of(section, source_keys[i].key),
                             "has no effect: no [scope] with this source has flow = %s",
                             source_keys[i].words);
     if (source->flow_unit == FLOW_UNIT_TASKS && source->tpm > 0 && strategies & COUNTS_TOKENS)
-        options_warning(loader, subject_of(section, "tpm"),
+        options_warning(loader, option_subject_of(section, "tpm"),
                         "has no effect with flow_unit = tasks, which rpm counts already");
 }
 

@@ -18,31 +18,6 @@
 #define WAIT_MAX_MS INT64_C(3600000)
 #define DASHSCOPE_WAIT_MIN_MS 3000
 
-static struct option_subject subject_of(const struct option_section *section, const char *key)
-{
-    return option_subject(section, option_row_of(section->kind, key));
-}
-
-static const struct option_section *section_of_source(const struct options_loader *loader,
-                                                      const struct source_options *source)
-{
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_source, source->name);
-
-    REQUIRE(section);
-    return section;
-}
-
-static const struct option_section *section_of_scope(const struct options_loader *loader,
-                                                     const struct scope_options *scope)
-{
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_scope, scope->name);
-
-    REQUIRE(section);
-    return section;
-}
-
 static bool counts_calls(const struct scope_options *scope)
 {
     return scope->flow >= FLOW_STRATEGY_RATE;
@@ -125,7 +100,7 @@ static void warn_covered(struct options_loader *loader, struct option_subject su
 static void check_dashscope_wait(struct options_loader *loader, const struct source_options *source,
                                  const struct option_section *section)
 {
-    struct option_subject subject = subject_of(section, "dashscope_wait_s");
+    struct option_subject subject = option_subject_of(section, "dashscope_wait_s");
     char time[OPTION_DURATION_SIZE];
     int64_t ms = source->dashscope_wait_ms;
 
@@ -141,7 +116,7 @@ static void check_dashscope_wait(struct options_loader *loader, const struct sou
 
 void options_read_limits(struct options_loader *loader, struct source_options *source)
 {
-    const struct option_section *section = section_of_source(loader, source);
+    const struct option_section *section = option_section_of_source(loader->options, source);
     const char *const *items = source->model_limits;
     struct model_limit *limits = options_keep(loader, (count_items(items) + 1) * sizeof *limits);
     size_t count = 0;
@@ -155,10 +130,10 @@ void options_read_limits(struct options_loader *loader, struct source_options *s
         if (!problem)
             problem = limit_repeats(limits, count);
         if (problem)
-            options_error(loader, subject_of(section, "model_limits"), "\"%s\" %s; " LIMITS_ALLOWED,
-                          option_excerpt(excerpt, items[i]), problem);
+            options_error(loader, option_subject_of(section, "model_limits"),
+                          "\"%s\" %s; " LIMITS_ALLOWED, option_excerpt(excerpt, items[i]), problem);
         else
-            warn_covered(loader, subject_of(section, "model_limits"), limits, count++);
+            warn_covered(loader, option_subject_of(section, "model_limits"), limits, count++);
     }
     if (limits)
         limits[count] = (struct model_limit){.glob = NULL};
@@ -215,14 +190,20 @@ static void warn_turned_round(struct options_loader *loader, struct option_subje
 void options_read_classes(struct options_loader *loader, struct scope_options *scope)
 {
     if (!read_numbers(scope->flow_weights, WEIGHT_MAX, scope->weights))
-        options_error(loader, subject_of(section_of_scope(loader, scope), "flow_weights"),
-                      "these are no weights; " WEIGHTS_ALLOWED);
+        options_error(
+            loader,
+            option_subject_of(option_section_of_scope(loader->options, scope), "flow_weights"),
+            "these are no weights; " WEIGHTS_ALLOWED);
     else if (!scope->direct)
-        warn_turned_round(loader, subject_of(section_of_scope(loader, scope), "flow_weights"),
-                          scope->weights);
+        warn_turned_round(
+            loader,
+            option_subject_of(option_section_of_scope(loader->options, scope), "flow_weights"),
+            scope->weights);
     if (!read_waits(scope->flow_max_wait_s, scope->max_wait_ms))
-        options_error(loader, subject_of(section_of_scope(loader, scope), "flow_max_wait_s"),
-                      "these are no times; " WAITS_ALLOWED);
+        options_error(
+            loader,
+            option_subject_of(option_section_of_scope(loader->options, scope), "flow_max_wait_s"),
+            "these are no times; " WAITS_ALLOWED);
 }
 
 void options_read_image_classes(struct options_loader *loader)
@@ -230,8 +211,8 @@ void options_read_image_classes(struct options_loader *loader)
     struct image_concurrency_options *image = &loader->options->image;
     const struct option_section *section =
         option_section_find(loader->options, OPTION_SECTION_image_concurrency, "");
-    const struct option_subject bounds = subject_of(section, "class_max_waiting");
-    const struct option_subject shares = subject_of(section, "class_weights");
+    const struct option_subject bounds = option_subject_of(section, "class_max_waiting");
+    const struct option_subject shares = option_subject_of(section, "class_weights");
     uint32_t weights[FLOW_CLASSES] = {0};
     uint32_t most[FLOW_CLASSES] = {0};
 
@@ -303,8 +284,8 @@ static void check_quotas_known(struct options_loader *loader, const struct scope
     bool none_at_all = source->rpm == 0 && source->tpm == 0;
 
     if (source->limit_headers == LIMIT_HEADERS_RELY ||
-        option_is_one_wrong(section_of_source(loader, source), "rpm", "tpm", "model_limits",
-                            "limit_headers", "flow_unit", NULL))
+        option_is_one_wrong(option_section_of_source(loader->options, source), "rpm", "tpm",
+                            "model_limits", "limit_headers", "flow_unit", NULL))
         return;
     if (missing && none_at_all && source->limits->glob)
         options_warning(loader, subject,
@@ -364,9 +345,10 @@ static void check_agreement(struct options_loader *loader, const struct source_o
     while (strcmp(first->quota_group, source->quota_group) != 0)
         first++;
     key = disagreement(first, source);
-    if (key && !option_is_wrong(section_of_source(loader, first), key) &&
-        !option_is_wrong(section_of_source(loader, source), key))
-        options_error(loader, subject_of(section_of_source(loader, source), key),
+    if (key && !option_is_wrong(option_section_of_source(loader->options, first), key) &&
+        !option_is_wrong(option_section_of_source(loader->options, source), key))
+        options_error(loader,
+                      option_subject_of(option_section_of_source(loader->options, source), key),
                       "is not what [source %s] says, which has the quota_group \"%s\" too: the "
                       "limits belong to the account; write the same in both",
                       first->name, source->quota_group);
@@ -406,9 +388,10 @@ static void check_scope_pair(struct options_loader *loader, const struct scope_o
     if (!account)
         return;
     key = clash(other, scope);
-    if (key && !option_is_wrong(section_of_scope(loader, scope), key) &&
-        !option_is_wrong(section_of_scope(loader, other), key))
-        options_error(loader, subject_of(section_of_scope(loader, scope), key),
+    if (key && !option_is_wrong(option_section_of_scope(loader->options, scope), key) &&
+        !option_is_wrong(option_section_of_scope(loader->options, other), key))
+        options_error(loader,
+                      option_subject_of(option_section_of_scope(loader->options, scope), key),
                       "is not what [scope %s] says, which shares the quota_group \"%s\": calls of "
                       "both wait in one queue; write the same in both",
                       other->name, account->quota_group);
@@ -420,18 +403,19 @@ static void warn_uncounted(struct options_loader *loader, const struct scope_opt
 {
     const struct source_options *account = shared_account(scope, other);
 
-    if (account && (other->direct || !option_is_wrong(section_of_scope(loader, other), "flow")))
-        options_warning(loader, subject_of(section_of_scope(loader, scope), "flow"),
-                        "calls of [%s %s] to the quota_group \"%s\" are not counted; %s",
-                        other->direct ? "route" : "scope", other->name, account->quota_group,
-                        other->direct ? "give it scope in place of source"
-                                      : "set the same flow there");
+    if (account && (other->direct ||
+                    !option_is_wrong(option_section_of_scope(loader->options, other), "flow")))
+        options_warning(
+            loader, option_subject_of(option_section_of_scope(loader->options, scope), "flow"),
+            "calls of [%s %s] to the quota_group \"%s\" are not counted; %s",
+            other->direct ? "route" : "scope", other->name, account->quota_group,
+            other->direct ? "give it scope in place of source" : "set the same flow there");
 }
 
 static void check_scope(struct options_loader *loader, const struct scope_options *scope)
 {
     const struct options *options = loader->options;
-    const struct option_section *section = section_of_scope(loader, scope);
+    const struct option_section *section = option_section_of_scope(loader->options, scope);
     bool before = true;
 
     if (!counts_calls(scope))
@@ -439,7 +423,7 @@ static void check_scope(struct options_loader *loader, const struct scope_option
     for (size_t i = 0; i < scope->member_count; i++)
         if (needs_limits(scope))
             check_quotas_known(loader, scope, scope->members[i].source,
-                               subject_of(section, "flow"));
+                               option_subject_of(section, "flow"));
     for (size_t i = 0; i < options->scope_count; i++) {
         const struct scope_options *other = &options->scopes[i];
 

@@ -15,8 +15,7 @@ static const struct source_options *quickest(const struct options *options,
 
     for (size_t i = 0; i < scope->member_count; i++) {
         const struct source_options *source = scope->members[i].source;
-        const struct option_section *section =
-            option_section_find(options, OPTION_SECTION_source, source->name);
+        const struct option_section *section = option_section_of_source(options, source);
         int64_t ms;
 
         memcpy(&ms, (const char *)source + row->offset, sizeof ms);
@@ -95,10 +94,8 @@ static void check_hedge_sources(struct options_loader *loader, const struct scop
 /* Whatever kinds of call the scope gets: it may get others tomorrow (R43). */
 void options_check_hedge(struct options_loader *loader, struct scope_options *scope)
 {
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_scope, scope->name);
-    struct option_subject subject =
-        option_subject(section, option_row_of(OPTION_SECTION_scope, "hedge_after_s"));
+    const struct option_section *section = option_section_of_scope(loader->options, scope);
+    struct option_subject subject = option_subject_of(section, "hedge_after_s");
 
     if (scope->hedge_after_ms >= 0) {
         check_hedge_times(loader, scope, subject);
@@ -107,10 +104,9 @@ void options_check_hedge(struct options_loader *loader, struct scope_options *sc
             check_hedge_sources(loader, scope, subject);
     }
     if (scope->hedge_max_extra > 1)
-        options_warning(
-            loader, option_subject(section, option_row_of(OPTION_SECTION_scope, "hedge_max_extra")),
-            "%" PRId64 " has the effect of 1: no more than one attempt runs beside the "
-            "first",
-            scope->hedge_max_extra);
+        options_warning(loader, option_subject_of(section, "hedge_max_extra"),
+                        "%" PRId64 " has the effect of 1: no more than one attempt runs beside the "
+                        "first",
+                        scope->hedge_max_extra);
     scope->hedge_max_extra = 1;
 }

@@ -196,8 +196,7 @@ static void read_headers(struct options_loader *loader, struct source_options *s
 
 void options_read_pairs(struct options_loader *loader, struct source_options *source)
 {
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_source, source->name);
+    const struct option_section *section = option_section_of_source(loader->options, source);
 
     read_aliases(loader, source, section);
     if (!loader->out_of_memory)

@@ -20,6 +20,11 @@ struct option_subject option_subject(const struct option_section *section,
                                    .key = row->key};
 }
 
+struct option_subject option_subject_of(const struct option_section *section, const char *key)
+{
+    return option_subject(section, option_row_of(section->kind, key));
+}
+
 void option_place_text(const struct option_place *place, struct text *out)
 {
     if (place->variable)

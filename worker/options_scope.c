@@ -9,21 +9,6 @@
 #define WEIGHT_MAX 1000U
 #define NAMES_LISTED_BYTES 400U /* of the names a message offers */
 
-static struct option_subject subject_of(const struct option_section *section, const char *key)
-{
-    return option_subject(section, option_row_of(section->kind, key));
-}
-
-static const struct option_section *section_of(const struct options_loader *loader,
-                                               const struct scope_options *scope)
-{
-    const struct option_section *section =
-        option_section_find(loader->options, OPTION_SECTION_scope, scope->name);
-
-    REQUIRE(section);
-    return section;
-}
-
 /* ---- names of other sections ----------------------------------------------------------------- */
 
 static const struct source_options *find_source(const struct options *options, const char *name)
@@ -169,21 +154,22 @@ static void link_members(struct options_loader *loader, struct scope_options *sc
     scope->members = members;
     scope->member_count = kept;
     if (weighted && scope->balance == BALANCE_ORDERED &&
-        !option_is_wrong(section_of(loader, scope), "balance"))
+        !option_is_wrong(option_section_of_scope(loader->options, scope), "balance"))
         options_warning(loader, subject,
                         "weights have no effect with balance = ordered; set balance = weighted");
 }
 
 static void check_members(struct options_loader *loader, struct scope_options *scope)
 {
-    struct option_subject subject = subject_of(section_of(loader, scope), "sources");
+    struct option_subject subject =
+        option_subject_of(option_section_of_scope(loader->options, scope), "sources");
     struct text tail;
 
     if (scope->sources[0]) {
         link_members(loader, scope, subject);
         return;
     }
-    if (option_is_wrong(section_of(loader, scope), "sources"))
+    if (option_is_wrong(option_section_of_scope(loader->options, scope), "sources"))
         return;
     text_init(&tail, 1000);
     append_names(loader->options, OPTION_SECTION_source, &tail);
@@ -258,7 +244,8 @@ static const char *fallback_problem(const struct scope_options *scope,
 
 static void link_fallbacks(struct options_loader *loader, struct scope_options *scope)
 {
-    struct option_subject subject = subject_of(section_of(loader, scope), "fallback");
+    struct option_subject subject =
+        option_subject_of(option_section_of_scope(loader->options, scope), "fallback");
     struct scope_fallback *fallbacks;
     size_t count = 0;
     char excerpt[OPTION_EXCERPT_SIZE];
@@ -324,7 +311,7 @@ static void settle_stall_budget(struct scope_options *scope)
 /* The members of all scopes are known. */
 static void link_scope(struct options_loader *loader, struct scope_options *scope)
 {
-    const struct option_section *section = section_of(loader, scope);
+    const struct option_section *section = option_section_of_scope(loader->options, scope);
 
     check_order(loader, section, "backoff_max_s", "backoff_base_s");
     check_order(loader, section, "breaker_cooldown_max_s", "breaker_cooldown_s");
@@ -392,7 +379,7 @@ static void refuse_aim(struct options_loader *loader, const struct route_options
     text_init(&tail, 5000);
     if (*route->source) {
         option_place_text(&section->values[source - option_rows].place, &tail);
-        options_error(loader, subject_of(section, "scope"),
+        options_error(loader, option_subject_of(section, "scope"),
                       "source is set as well (%s); allowed: one of them: scope for sources that "
                       "stand in for each other, source for one whose answers pass as they are",
                       text_string(&tail));
@@ -414,7 +401,7 @@ static void refuse_target(struct options_loader *loader, const struct option_sec
 {
     enum option_section_kind other =
         kind == OPTION_SECTION_scope ? OPTION_SECTION_source : OPTION_SECTION_scope;
-    struct option_subject subject = subject_of(section, option_section_words[kind]);
+    struct option_subject subject = option_subject_of(section, option_section_words[kind]);
 
     if (option_section_find(loader->options, other, name))
         options_error(loader, subject, "there is no [%s %s], but a [%s %s]; write %s = %s",
@@ -467,8 +454,11 @@ static void warn_unused_scopes(struct options_loader *loader)
 
     for (size_t i = 0; i < options->scope_count; i++)
         if (!options->scopes[i].direct && !is_used(options, &options->scopes[i]))
-            options_warning(loader, subject_of(section_of(loader, &options->scopes[i]), "sources"),
-                            "no call comes to them: no route and no fallback names this scope");
+            options_warning(
+                loader,
+                option_subject_of(option_section_of_scope(loader->options, &options->scopes[i]),
+                                  "sources"),
+                "no call comes to them: no route and no fallback names this scope");
 }
 
 static bool is_member(const struct options *options, const struct source_options *source)
@@ -487,7 +477,7 @@ static void warn_unused_sources(struct options_loader *loader)
     for (size_t i = 0; i < options->source_count; i++)
         if (!is_member(options, &options->sources[i])) {
             const struct option_section *section =
-                option_section_find(options, OPTION_SECTION_source, options->sources[i].name);
+                option_section_of_source(options, &options->sources[i]);
 
             options_warning(
                 loader, (struct option_subject){.place = &section->declared, .section = section},
@@ -506,8 +496,7 @@ static void link_sources(struct options_loader *loader)
 
     for (size_t i = 0; i < options->source_count && !loader->out_of_memory; i++) {
         struct source_options *source = &options->sources[i];
-        const struct option_section *section =
-            option_section_find(options, OPTION_SECTION_source, source->name);
+        const struct option_section *section = option_section_of_source(options, source);
         size_t length = strlen(source->quota_group);
 
         source->index = (unsigned)i;
@@ -515,7 +504,7 @@ static void link_sources(struct options_loader *loader)
             options_error(loader, (struct option_subject){.place = &section->declared},
                           "[source %s] is one too many; allowed: 64 sources", source->name);
         if (strspn(source->quota_group, letters) != length || length > OPTION_NAME_MAX)
-            options_error(loader, subject_of(section, "quota_group"),
+            options_error(loader, option_subject_of(section, "quota_group"),
                           "\"%s\" cannot name a group; allowed: up to 63 letters, digits, -, _ "
                           "and .",
                           option_excerpt(excerpt, source->quota_group));

@@ -139,6 +139,7 @@ struct option_subject {
 /* options_report.c: the words. */
 struct option_subject option_subject(const struct option_section *section,
                                      const struct option_row *row);
+struct option_subject option_subject_of(const struct option_section *section, const char *key);
 /* Append one line to the report. */
 void options_error(struct options_loader *loader, struct option_subject subject, const char *format,
                    ...) PRINTF_LIKE(3, 4);
@@ -170,6 +171,13 @@ const struct option_row *option_row_of(enum option_section_kind kind, const char
     __attribute__((returns_nonnull));
 struct option_section *option_section_find(const struct options *options,
                                            enum option_section_kind kind, const char *name);
+/* That of a source, of a scope that was not made for a route. */
+const struct option_section *option_section_of_source(const struct options *options,
+                                                      const struct source_options *source)
+    __attribute__((returns_nonnull));
+const struct option_section *option_section_of_scope(const struct options *options,
+                                                     const struct scope_options *scope)
+    __attribute__((returns_nonnull));
 /* The text that counts: the one set, else the default. */
 const char *option_text(const struct option_section *section, const struct option_row *row);
 bool option_is_set(const struct option_section *section, const struct option_row *row);
