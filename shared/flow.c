@@ -94,7 +94,7 @@ static void grant_locked(struct gate *gate, uint32_t place, int64_t now_ns)
     struct flow_row *flow = flow_row_of(gate, row);
     const struct flow_limits limits = flow_limits_locked(flow, now_ns);
 
-    flow_step_begins(flow, layout_of(gate), place, FLOW_PLACE_GRANTED);
+    flow_step_begins(flow, layout_of(gate), place, FLOW_PLACE_GRANTED, now_ns);
     row->charged = row->cost;
     row->granted_ns = now_ns;
     row->epoch = limits.epoch;

@@ -45,7 +45,7 @@ void flow_progress(struct gate *gate, uint32_t place, int64_t units, int64_t now
     REQUIRE(atomic_load(&row->state) == FLOW_PLACE_SENT);
     units = flow_bounded(units);
     if (units > row->charged) {
-        flow_step_begins(flow, layout_of(gate), place, FLOW_NO_STATE);
+        flow_step_begins(flow, layout_of(gate), place, FLOW_NO_STATE, now_ns);
         bucket_take(&flow->units, (units - row->charged) * BUCKET_UNIT, now_ns);
         flow_count_units_locked(flow, units - row->charged, now_ns);
         row->charged = units;
@@ -70,7 +70,8 @@ static void end_locked(struct gate *gate, uint32_t place, int64_t units, int64_t
     const bool sent = atomic_load(&row->state) == FLOW_PLACE_SENT;
     const int64_t charged = row->charged;
 
-    flow_step_begins(flow, layout_of(gate), place, FLOW_PLACE_FREE);
+    flow_step_begins(flow, layout_of(gate), place, FLOW_PLACE_FREE,
+                     sent ? now_ns : row->granted_ns);
     if (flow_holds_back(flow)) {
         bucket_settle(&flow->units, charged * BUCKET_UNIT, units * BUCKET_UNIT, now_ns);
         if (!sent) {
@@ -83,11 +84,11 @@ static void end_locked(struct gate *gate, uint32_t place, int64_t units, int64_t
     if (sent) {
         flow_count_units_locked(flow, units - charged, now_ns);
         learn_hold(flow, now_ns - row->granted_ns);
+    } else {
+        flow_uncount_grant_locked(flow, charged, row->granted_ns);
     }
     flow_queue_free_place_locked(layout_of(gate), place);
     flow_step_ends(flow);
-    if (!sent)
-        flow_uncount_grant_locked(flow, charged, row->granted_ns);
     flow->last_demand_ns = flow->last_used_ns = flow_later(now_ns, flow->last_used_ns);
     if (flow->strategy == FLOW_STRATEGY_ADAPTIVE)
         adaptive_set_in_flight(&flow->adaptive, flow->in_flight, now_ns);

@@ -27,11 +27,11 @@ struct flow_place_row *flow_place_of(const struct gate *gate, uint32_t place);
 struct flow_place_row *flow_own_place(const struct gate *gate, uint32_t place);
 struct flow_row *flow_row_of(const struct gate *gate, const struct flow_place_row *place);
 
-/* A step that a dead holder of the lock may leave half-done: the flow's balances and the place's
- * charge are put back unless the place has come to wanted_state. */
+/* A step that a dead holder of the lock may leave half-done: the flow's balances, the place's charge and
+ * what was counted in the second of at_ns are put back unless the place has come to wanted_state. */
 #define FLOW_NO_STATE UINT32_MAX /* the step changes no state: half-done until it has ended */
 void flow_step_begins(struct flow_row *flow, const struct layout_area *layout, uint32_t place,
-                      uint32_t wanted_state);
+                      uint32_t wanted_state, int64_t at_ns);
 void flow_step_ends(struct flow_row *flow);
 
 /* When a call of the cost could go if it were next. */

@@ -94,6 +94,7 @@ static void undo(struct layout_area *layout, struct flow_row *flow)
         flow->next_send_ns = flow->undo.next_send_ns;
         flow->requests = flow->undo.requests;
         flow->units = flow->undo.units;
+        flow->window[flow->undo.second_at] = flow->undo.second;
     }
     atomic_store(&flow->undo.place, 0);
 }

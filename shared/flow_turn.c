@@ -30,7 +30,7 @@ struct flow_place_row *flow_own_place(const struct gate *gate, uint32_t place)
 }
 
 void flow_step_begins(struct flow_row *flow, const struct layout_area *layout, uint32_t place,
-                      uint32_t wanted_state)
+                      uint32_t wanted_state, int64_t at_ns)
 {
     const struct flow_place_row *row = &layout->flow_places[place];
     struct flow_undo *undo = &flow->undo;
@@ -42,6 +42,8 @@ void flow_step_begins(struct flow_row *flow, const struct layout_area *layout, u
     undo->next_send_ns = flow->next_send_ns;
     undo->requests = flow->requests;
     undo->units = flow->units;
+    undo->second_at = (uint32_t)(at_ns / NS_PER_S % FLOW_WINDOW_S);
+    undo->second = flow->window[undo->second_at];
     atomic_store(&undo->place, place + 1);
 }
 

@@ -93,7 +93,7 @@ struct held_row {
 
 /* A slot kept for work that goes on upstream after its call ended (G13). Never a semaphore share. */
 struct lease_row {
-    uint32_t used;
+    _Atomic uint32_t used; /* written last when it is taken */
     uint32_t instance;
     int64_t expires_ns;
     int64_t since_ns;
@@ -477,6 +477,8 @@ struct flow_undo {
     int64_t charged;        /* of the place */
     int64_t virtual_time, finish, next_send_ns;
     struct bucket_row requests, units;
+    struct flow_second second; /* window[second_at], the only one that the step counts in */
+    uint32_t second_at, unused;
 };
 
 /* A quota per minute: as configured, and as the upstream tells it (flow_told.h). */

@@ -10,14 +10,14 @@ bool lease_begin_locked(struct core_area *core, const struct lease_terms *terms,
     for (uint32_t i = 0; i < LEASES_MAX; i++) {
         struct lease_row *row = &core->leases[i];
 
-        if (row->used)
+        if (atomic_load(&row->used))
             continue;
         (void)text_copy(row->id, sizeof row->id, terms->id);
         (void)text_copy(row->source, sizeof row->source, terms->source);
         row->instance = terms->instance;
         row->since_ns = now_ns;
         row->expires_ns = now_ns + terms->duration_ns;
-        row->used = 1;
+        atomic_store(&row->used, 1);
         if (core->lease_count == 0 || row->expires_ns < core->lease_next_expiry_ns)
             core->lease_next_expiry_ns = row->expires_ns;
         core->lease_count++;
@@ -32,14 +32,14 @@ static struct lease_row *find(struct core_area *core, const char *id)
 
     (void)text_copy(cut, sizeof cut, id);
     for (uint32_t i = 0; core->lease_count > 0 && i < LEASES_MAX; i++)
-        if (core->leases[i].used && strcmp(core->leases[i].id, cut) == 0)
+        if (atomic_load(&core->leases[i].used) && strcmp(core->leases[i].id, cut) == 0)
             return &core->leases[i];
     return NULL;
 }
 
 static void end_lease(struct core_area *core, struct lease_row *row)
 {
-    row->used = 0;
+    atomic_store(&row->used, 0);
     core->lease_count--;
 }
 
@@ -68,9 +68,9 @@ uint32_t lease_count_locked(struct core_area *core, int64_t now_ns)
     for (uint32_t i = 0; i < LEASES_MAX; i++) {
         struct lease_row *row = &core->leases[i];
 
-        if (row->used && row->expires_ns <= now_ns)
+        if (atomic_load(&row->used) && row->expires_ns <= now_ns)
             end_lease(core, row);
-        else if (row->used && row->expires_ns < next_ns)
+        else if (atomic_load(&row->used) && row->expires_ns < next_ns)
             next_ns = row->expires_ns;
     }
     core->lease_next_expiry_ns = next_ns;

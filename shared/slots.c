@@ -15,7 +15,7 @@ void slots_rebuild_locked(struct core_area *core)
         core->held_count += atomic_load(&core->held[i].held) != 0;
     core->lease_count = 0;
     for (uint32_t i = 0; i < LEASES_MAX; i++)
-        core->lease_count += core->leases[i].used != 0;
+        core->lease_count += atomic_load(&core->leases[i].used) != 0;
     core->lease_next_expiry_ns = 0;
 }
 

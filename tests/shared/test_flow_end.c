@@ -193,7 +193,7 @@ static void m3_what_a_dead_holder_left_half_done_is_undone(void **state)
             layout->flow_places[place].cost = 700;
             flow_queue_join_locked(layout, place);
             if (done > 0)
-                flow_step_begins(flow, layout, place, FLOW_PLACE_GRANTED);
+                flow_step_begins(flow, layout, place, FLOW_PLACE_GRANTED, clock_monotonic_ns());
             if (done > 1)
                 bucket_take(&flow->units, 700 * BUCKET_UNIT, clock_monotonic_ns());
             if (done > 2)
@@ -238,7 +238,7 @@ static void m3_a_step_that_was_finished_is_kept(void **state)
         place = flow_queue_new_place_locked(segment_core(&segment), layout, own.self);
         layout->flow_places[place].class_index = FLOW_NORMAL;
         layout->flow_places[place].cost = 700;
-        flow_step_begins(flow, layout, place, FLOW_PLACE_GRANTED);
+        flow_step_begins(flow, layout, place, FLOW_PLACE_GRANTED, clock_monotonic_ns());
         bucket_take(&flow->units, 700 * BUCKET_UNIT, clock_monotonic_ns());
         layout->flow_places[place].charged = 700;
         flow_queue_grant_locked(layout, place);
