@@ -4,7 +4,6 @@
 #include "worker/options_table.h"
 
 #include <sched.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -134,17 +133,11 @@ bool option_is_wrong(const struct option_section *section, const char *key)
     return section->values[option_row_of(section->kind, key) - option_rows].wrong;
 }
 
-bool option_is_one_wrong(const struct option_section *section, ...)
+bool option_is_one_wrong(const struct option_section *section, const char *const *keys)
 {
-    bool wrong = false;
-    va_list keys;
-
-    va_start(keys, section);
-    for (const char *key = va_arg(keys, const char *); key && !wrong;
-         key = va_arg(keys, const char *))
-        wrong = option_is_wrong(section, key);
-    va_end(keys);
-    return wrong;
+    while (*keys && !option_is_wrong(section, *keys))
+        keys++;
+    return *keys;
 }
 
 /* Variables of this section begin so; NULL when there is no memory. */

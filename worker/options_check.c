@@ -101,7 +101,7 @@ static void check_addresses(struct options_loader *loader)
     check_address(loader, "listen", penstock->listen);
     check_address(loader, "status_listen", penstock->status_listen);
     if (strcmp(penstock->listen, penstock->status_listen) == 0 &&
-        !option_is_one_wrong(section, "listen", "status_listen", NULL))
+        !option_is_one_wrong(section, OPTION_KEYS("listen", "status_listen")))
         options_error(loader, option_subject_of(section, "status_listen"),
                       "is the same as listen; allowed: a socket of its own");
 }
@@ -403,11 +403,11 @@ static void check_image(struct options_loader *loader)
 
 bool options_are_threads_wrong(const struct options *options)
 {
-    return option_is_one_wrong(option_section_find(options, OPTION_SECTION_penstock, ""), "threads",
-                               "workers", "reserve_percent", NULL) ||
+    return option_is_one_wrong(option_section_find(options, OPTION_SECTION_penstock, ""),
+                               OPTION_KEYS("threads", "workers", "reserve_percent")) ||
            option_is_one_wrong(option_section_find(options, OPTION_SECTION_image_concurrency, ""),
-                               "enabled", "max_concurrent_requests", "overflow_mode",
-                               "max_waiting_requests", NULL);
+                               OPTION_KEYS("enabled", "max_concurrent_requests", "overflow_mode",
+                                           "max_waiting_requests"));
 }
 
 static void check_threads(struct options_loader *loader)
@@ -453,8 +453,8 @@ static void check_spool(struct options_loader *loader)
                           : penstock->max_json_body_bytes;
 
     if (penstock->spool_max_bytes / workers < largest &&
-        !option_is_one_wrong(section, "workers", "spool_max", "max_multipart_body", "max_json_body",
-                             NULL))
+        !option_is_one_wrong(
+            section, OPTION_KEYS("workers", "spool_max", "max_multipart_body", "max_json_body")))
         options_warning(loader, option_subject_of(section, "spool_max"),
                         "each of %" PRId64 " workers has %" PRId64
                         " bytes of it, and the largest body allowed has %" PRId64

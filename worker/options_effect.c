@@ -23,8 +23,8 @@ static bool gate_has_classes(const struct options *options)
 
     return (options->image.active && options->image.overflow_mode == OVERFLOW_WAIT &&
             options->image.class_weights[0]) ||
-           option_is_one_wrong(section, "enabled", "max_concurrent_requests", "overflow_mode",
-                               "class_weights", NULL);
+           option_is_one_wrong(section, OPTION_KEYS("enabled", "max_concurrent_requests",
+                                                    "overflow_mode", "class_weights"));
 }
 
 /* ---- does it have an effect? ----------------------------------------------------------------- */
@@ -75,7 +75,8 @@ static void warn_idle_scope_keys(struct options_loader *loader, const struct sco
                             scope_keys[i].words);
     if (strategy_bit(scope) & COUNTS_CALLS &&
         scope->flow_max_waiting_per_client > scope->flow_max_waiting &&
-        !option_is_one_wrong(section, "flow_max_waiting", "flow_max_waiting_per_client", NULL))
+        !option_is_one_wrong(section,
+                             OPTION_KEYS("flow_max_waiting", "flow_max_waiting_per_client")))
         options_warning(loader, option_subject_of(section, "flow_max_waiting_per_client"),
                         "%" PRId64 " has no effect, as flow_max_waiting is %" PRId64,
                         scope->flow_max_waiting_per_client, scope->flow_max_waiting);
@@ -89,8 +90,8 @@ static void warn_short_deadline(struct options_loader *loader, const struct scop
     char deadline[OPTION_DURATION_SIZE];
     char longest[OPTION_DURATION_SIZE];
 
-    if (option_is_one_wrong(section, "flow_max_wait_s", "flow_class", "flow_class_header_max",
-                            NULL))
+    if (option_is_one_wrong(section,
+                            OPTION_KEYS("flow_max_wait_s", "flow_class", "flow_class_header_max")))
         return;
     for (size_t i = (size_t)scope->flow_class_header_max; i < FLOW_CLASSES; i++)
         if (scope->max_wait_ms[i] > longest_ms)

@@ -284,8 +284,9 @@ static void check_quotas_known(struct options_loader *loader, const struct scope
     bool none_at_all = source->rpm == 0 && source->tpm == 0;
 
     if (source->limit_headers == LIMIT_HEADERS_RELY ||
-        option_is_one_wrong(option_section_of_source(loader->options, source), "rpm", "tpm",
-                            "model_limits", "limit_headers", "flow_unit", NULL))
+        option_is_one_wrong(
+            option_section_of_source(loader->options, source),
+            OPTION_KEYS("rpm", "tpm", "model_limits", "limit_headers", "flow_unit")))
         return;
     if (missing && none_at_all && source->limits->glob)
         options_warning(loader, subject,

@@ -291,7 +291,7 @@ static void check_order(struct options_loader *loader, const struct option_secti
 
     memcpy(&largest_ms, target + largest_row->offset, sizeof largest_ms);
     memcpy(&ms, target + row->offset, sizeof ms);
-    if (largest_ms < ms && !option_is_one_wrong(section, largest_key, key, NULL))
+    if (largest_ms < ms && !option_is_one_wrong(section, OPTION_KEYS(largest_key, key)))
         options_error(loader, option_subject(section, largest_row),
                       "%s is less than %s; allowed: %s or more", option_duration(largest_ms, is),
                       key, option_duration(ms, least));
@@ -419,7 +419,7 @@ static void link_route(struct options_loader *loader, struct route_options *rout
     const struct source_options *source;
 
     INVARIANT(section && route->scope && route->source); /* option_read fills every member */
-    if (option_is_one_wrong(section, "scope", "source", NULL))
+    if (option_is_one_wrong(section, OPTION_KEYS("scope", "source")))
         return;
     if ((*route->scope != '\0') == (*route->source != '\0')) {
         refuse_aim(loader, route, section);

@@ -185,7 +185,8 @@ bool option_is_set(const struct option_section *section, const struct option_row
 bool option_is_chosen(const struct option_section *section, const char *key);
 bool option_is_wrong(const struct option_section *section, const char *key);
 /* One of the keys, which NULL ends: what the checks see of it is its default. */
-bool option_is_one_wrong(const struct option_section *section, ...) __attribute__((sentinel));
+#define OPTION_KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+bool option_is_one_wrong(const struct option_section *section, const char *const *keys);
 /* The error is told elsewhere. A key that no option has is none. */
 void option_mark_wrong(const struct option_section *section, const char *key);
 
