@@ -108,13 +108,22 @@ static void add(struct bucket_row *row, wide amount)
     row->balance_micro = (int64_t)balance;
 }
 
+/* A process may be killed between any two stores, and the next goes on with what is there: what came in
+ * may be lost then, but never comes in twice, and no warm-up has begun at a time long ago. */
+static void stored_by_now(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
 /* Within one stretch: at full rate, or inside the warm-up. */
 static void refill_stretch(struct bucket_row *row, int64_t to_ns)
 {
-    wide by = denominator(row);
+    const wide by = denominator(row);
+    const wide amount = inflow(row, to_ns) / by - inflow(row, row->refilled_ns) / by;
 
-    add(row, inflow(row, to_ns) / by - inflow(row, row->refilled_ns) / by);
     row->refilled_ns = to_ns;
+    stored_by_now();
+    add(row, amount);
 }
 
 /* A new stretch begins where it is refilled to; the fraction that is over comes along. */
@@ -170,8 +179,9 @@ static_assert(
 
 static void begin_warmup(struct bucket_row *row)
 {
-    row->warming = row->warmup_ns > 0;
     row->warm_from_ns = row->refilled_ns;
+    stored_by_now();
+    row->warming = row->warmup_ns > 0;
 }
 
 void bucket_init(struct bucket_row *row, const struct bucket_terms *terms, int64_t now_ns)

@@ -248,10 +248,12 @@ void flow_set_quotas_locked(struct flow_row *flow, int64_t now_ns)
                             : 0;
     if (flow->strategy == FLOW_STRATEGY_ADAPTIVE) {
         tell_adaptive(flow, now_ns);
+        atomic_store(&flow->quotas_due, 0);
         return;
     }
     change_bucket(&flow->requests, &requests, now_ns);
     change_bucket(&flow->units, &units, now_ns);
+    atomic_store(&flow->quotas_due, 0);
 }
 
 static void configure_quota(struct flow_quota_row *quota, int64_t configured, bool keeps_told)
@@ -286,21 +288,26 @@ static void renew_terms(struct gate *gate, struct flow_row *flow, const struct f
                         int64_t now_ns)
 {
     const struct roster_row *self = &segment_core(gate->segment)->roster[gate->self];
-    const bool known = flow->terms_hash != 0 && self->generation <= flow->terms_generation;
+    const uint64_t known_hash = atomic_load(&flow->terms_hash);
+    const bool known = known_hash != 0 && self->generation <= flow->terms_generation;
     uint64_t hash;
 
     if (known &&
         (self->generation < flow->terms_generation || (uint32_t)terms->strategy <= flow->strategy))
         return;
     hash = hash_terms(terms);
-    if (known && hash == flow->terms_hash)
+    if (known && hash == known_hash)
         return;
-    if (hash != flow->terms_hash)
+    if (hash != known_hash) {
+        atomic_store(&flow->terms_hash, 0);
+        if (known_hash == 0) /* or half begun by who died */
+            flow->adaptive = (struct adaptive_row){0};
         apply(flow, terms, now_ns);
-    flow->terms_hash = hash;
+    }
     flow->terms_generation = self->generation;
     flow->terms_origin = terms->origin;
     flow->terms_instance = self->instance;
+    atomic_store(&flow->terms_hash, hash);
 }
 
 /* ---- found or made --------------------------------------------------------------------------- */

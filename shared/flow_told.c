@@ -97,15 +97,19 @@ static void hear_limits(struct flow_row *flow, const struct flow_told *told, int
 {
     const bool requests_bounded = flow->requests.capacity_micro > 0;
     const bool units_bounded = flow->units.capacity_micro > 0;
-    const bool news[] = {
-        hear_limit(&flow->requests_known, told->requests.limit, FLOW_TOLD_REQUESTS_MIN, 1, now_ns),
-        hear_limit(&flow->units_known, told->units.limit, FLOW_TOLD_UNITS_MIN,
-                   flow_later(charged, 1), now_ns),
-    };
+    const bool due = atomic_load(&flow->quotas_due) != 0;
+    bool news[2];
     struct flow_use use;
 
-    if (!news[0] && !news[1])
+    atomic_store(&flow->quotas_due, 1); /* who dies from here on leaves it to the next tick */
+    news[0] =
+        hear_limit(&flow->requests_known, told->requests.limit, FLOW_TOLD_REQUESTS_MIN, 1, now_ns);
+    news[1] = hear_limit(&flow->units_known, told->units.limit, FLOW_TOLD_UNITS_MIN,
+                         flow_later(charged, 1), now_ns);
+    if (!due && !news[0] && !news[1]) {
+        atomic_store(&flow->quotas_due, 0);
         return;
+    }
     flow_set_quotas_locked(flow, now_ns);
     use = flow_use_locked(flow, now_ns);
     if (!requests_bounded)
@@ -201,19 +205,18 @@ void flow_hear(struct gate *gate, uint32_t place, const struct flow_told *told, 
     gate_unlock(gate);
 }
 
-static bool forget(struct flow_quota_row *quota, int64_t last_ns)
+static void forget(struct flow_row *flow, struct flow_quota_row *quota)
 {
-    if (quota->told == 0 || last_ns - quota->told_ns <= FLOW_TOLD_NS)
-        return false;
+    if (quota->told == 0 || flow->last_demand_ns - quota->told_ns <= FLOW_TOLD_NS)
+        return;
+    atomic_store(&flow->quotas_due, 1);
     quota->told = 0;
-    return true;
 }
 
 void flow_forget_told_locked(struct flow_row *flow, int64_t now_ns)
 {
-    const bool requests = forget(&flow->requests_known, flow->last_demand_ns);
-    const bool units = forget(&flow->units_known, flow->last_demand_ns);
-
-    if (requests || units)
+    forget(flow, &flow->requests_known);
+    forget(flow, &flow->units_known);
+    if (atomic_load(&flow->quotas_due) != 0)
         flow_set_quotas_locked(flow, now_ns);
 }

@@ -40,7 +40,8 @@ int64_t flow_quota_of(const struct flow_quota_row *quota);
 /* How open the budget is for what is left of its quota there: 200 to 1000. */
 #define FLOW_OPEN_FULL 1000
 int64_t flow_open_of(const struct flow_quota_row *quota, int64_t now_ns);
-/* Every 250 ms. */
+/* Every 250 ms: what is no longer told is forgotten, and what is known comes into force where a process
+ * died before it did that. */
 void flow_forget_told_locked(struct flow_row *flow, int64_t now_ns);
 
 #endif

@@ -58,10 +58,10 @@ static void count(const struct gate *gate, enum counter which)
 static struct slots_use look_locked(struct gate *gate, int64_t now_ns)
 {
     struct core_area *core = core_of(gate);
-    uint64_t epoch = core->semaphore_epoch;
+    const int32_t id = core->semaphore_id;
     struct slots_use use = slots_use_locked(core, now_ns);
 
-    if (core->semaphore_epoch != epoch)
+    if (core->semaphore_id != id)
         count(gate, COUNTER_semaphore_rebuilt);
     return use;
 }

@@ -502,9 +502,11 @@ struct flow_row {
     uint32_t strategy, unit; /* enum flow_strategy, enum flow_unit */
     uint32_t max_concurrent; /* 0 = no bound */
     char quota_group[NAME_SIZE], model[NAME_SIZE];
-    uint64_t terms_hash, terms_generation;             /* whose terms these are */
-    uint64_t terms_origin;                             /* the scope (flow_terms.h) ... */
-    uint32_t terms_instance, unused;                   /* ... of this Penstock's configuration */
+    _Atomic uint64_t terms_hash; /* of its terms, 0 = none or half of them: written last */
+    uint64_t terms_generation;   /* whose terms these are */
+    uint64_t terms_origin;       /* the scope (flow_terms.h) ... */
+    uint32_t terms_instance;     /* ... of this Penstock's configuration */
+    _Atomic uint32_t quotas_due; /* 1 = what is known of the quotas may not be in force yet */
     int64_t requests_quota, units_quota;               /* in force, per minute; 0 = not known */
     struct flow_quota_row requests_known, units_known; /* what they are made of */
     int64_t requests_rate_micro, units_rate_micro;     /* of the budgets when fully open */

@@ -21,12 +21,13 @@ void slots_rebuild_locked(struct core_area *core)
 
 bool slots_create_locked(struct core_area *core)
 {
-    int id = semget(IPC_PRIVATE, 1, IPC_CREAT | 0660);
+    int id;
 
+    core->semaphore_epoch++; /* first: nobody may take his share of the old set to be in the new one */
+    id = semget(IPC_PRIVATE, 1, IPC_CREAT | 0660);
     if (id < 0)
         return false;
     core->semaphore_id = id; /* a fresh set is right at 0: nothing is in use */
-    core->semaphore_epoch++;
     return true;
 }
 

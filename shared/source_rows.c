@@ -85,11 +85,11 @@ static void configure_row_locked(struct source_row *row, const struct source_nam
     breaker_begin_locked(row);
     (void)text_copy(row->quota_group, sizeof row->quota_group,
                     name->quota_group[0] ? name->quota_group : name->name);
-    if (generation > row->generation) {
-        row->generation = generation;
+    if (generation > row->generation)
         row->out_until_ns = 0;
-    }
     breaker_done_locked(row);
+    if (generation > row->generation) /* last: who dies before it leaves the rest to the next */
+        row->generation = generation;
     atomic_store(&row->used, 1);
 }
 
