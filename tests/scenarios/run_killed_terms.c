@@ -80,12 +80,9 @@ static struct flow_target target_of(const struct flow_terms *terms)
     return fixture_target(terms, 1000);
 }
 
-/* A flow as it is after its first call, by the old terms. */
-static void begin_flow(void)
+static void forget_flows(void)
 {
     struct layout_area *layout = segment_layout(&killed_segment);
-    const struct flow_target target = target_of(&old_terms);
-    struct flow_answer answer;
 
     gate_lock(&killed_gate);
     for (uint32_t i = 0; i < FLOWS_MAX; i++)
@@ -94,9 +91,22 @@ static void begin_flow(void)
             memset(&layout->flows[i], 0, sizeof layout->flows[i]);
         }
     gate_unlock(&killed_gate);
-    answer = fixture_flow_arrive(&killed_gate, &target, FLOW_NORMAL, killed_now_ns);
-    assert_int_equal(answer.verdict, FLOW_GRANTED);
-    flow_cancel(&killed_gate, &answer.place, killed_now_ns);
+}
+
+static void first_call(struct gate *own)
+{
+    const struct flow_target target = target_of(&old_terms);
+    struct flow_answer answer = fixture_flow_arrive(own, &target, FLOW_NORMAL, killed_now_ns);
+
+    INVARIANT(answer.verdict == FLOW_GRANTED);
+    flow_cancel(own, &answer.place, killed_now_ns);
+}
+
+/* A flow as it is after its first call, by the old terms. */
+static void begin_flow(void)
+{
+    forget_flows();
+    first_call(&killed_gate);
 }
 
 static void renew(struct gate *own)
@@ -150,6 +160,29 @@ static void kill_in_renewal(void)
     renewed = *fixture_flow(&killed_gate);
     assert_int_equal(renewed.strategy, new_terms.strategy);
     killed_at_every_store(&scene, 20);
+}
+
+static void check_first(void)
+{
+    unsigned flows = 0;
+
+    first_call(&killed_gate);
+    check_renewed();
+    for (uint32_t i = 0; i < FLOWS_MAX; i++)
+        flows += segment_layout(&killed_segment)->flow_hashes[i] != 0;
+    assert_int_equal(flows, 1);
+}
+
+static void m3_the_first_call_of_a_flow(void **state)
+{
+    const struct killed_scene scene = {
+        .act = first_call, .before = forget_flows, .after = check_first};
+
+    (void)state;
+    old_terms = new_terms = fixture_flow_terms(FLOW_STRATEGY_SHAPING);
+    begin_flow();
+    renewed = *fixture_flow(&killed_gate);
+    killed_at_every_store(&scene, 100);
 }
 
 /* Another scope of the same configuration holds back more. */
@@ -500,6 +533,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(m3_limits_that_change, make, killed_close),
+        cmocka_unit_test_setup_teardown(m3_the_first_call_of_a_flow, make, killed_close),
         cmocka_unit_test_setup_teardown(m3_terms_that_become_stricter, make, killed_close),
         cmocka_unit_test_setup_teardown(m3_terms_that_become_adaptive, make, killed_close),
         cmocka_unit_test_setup_teardown(m3_a_quota_that_is_told, make, killed_close),
