@@ -3,6 +3,8 @@
 # A goal first installs the Debian packages it needs and the machine lacks (.ci/deps).
 
 VARIANT ?= release
+# How many at a time where a goal builds a whole variant for itself (lint, the sanitizers).
+JOBS ?= $(shell nproc)
 B := build/$(VARIANT)
 
 # ---- what there is, in reading order -------------------------------------------------------------
@@ -151,10 +153,10 @@ flow-storm: all tools ## quotas and shares of flow control, half an hour with a 
 check-front: all tools ## the real Apache, Caddy and nginx with the official SDK
 	@tests/front/run.sh
 check-asan: ## unit and process tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@TEST_TIME_FACTOR=3 $(MAKE) --no-print-directory VARIANT=asan suite
+	@TEST_TIME_FACTOR=3 $(MAKE) -j$(JOBS) --no-print-directory VARIANT=asan suite
 # TSan needs the address layout of old kernels: setarch -R where it is allowed.
 check-tsan: ## shared/ between threads under ThreadSanitizer
-	@$(MAKE) --no-print-directory VARIANT=tsan tsan-suite
+	@$(MAKE) -j$(JOBS) --no-print-directory VARIANT=tsan tsan-suite
 tsan-suite: $(filter $(B)/tests/bin/shared/%,$(UNIT_PROGRAMS))
 	@setarch -R true 2>/dev/null && export TEST_WRAPPER="setarch -R"; TEST_TIME_FACTOR=3 tests/run.sh $^
 check-valgrind: ## unit tests under valgrind
@@ -198,13 +200,13 @@ bench-tools: $(BENCH_TOOLS:%=$(B)/bench/%) $(B)/bench/fast_clock.so
 lint: lint-warnings lint-tidy lint-cppcheck lint-analyzer format-check ## all compilers' and linters' opinions, as errors
 objects: $(OBJECTS) $(TEST_OBJECTS) $(B)/bench/fast_clock.so
 lint-warnings:
-	@$(MAKE) --no-print-directory VARIANT=release objects
-	@$(MAKE) --no-print-directory VARIANT=clang objects
+	@$(MAKE) -j$(JOBS) --no-print-directory VARIANT=release objects
+	@$(MAKE) -j$(JOBS) --no-print-directory VARIANT=clang objects
 lint-tidy:
-	@$(MAKE) --no-print-directory VARIANT=clang tidy
+	@$(MAKE) -j$(JOBS) --no-print-directory VARIANT=clang tidy
 tidy: $(OBJECTS:%.o=%.tidy)
 lint-analyzer:
-	@$(MAKE) --no-print-directory VARIANT=analyzer lint-objects
+	@$(MAKE) -j$(JOBS) --no-print-directory VARIANT=analyzer lint-objects
 lint-objects: $(OBJECTS)
 lint-cppcheck: | deps
 	@mkdir -p build/cppcheck
