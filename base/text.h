@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <strings.h>
 
 struct text {
@@ -43,6 +44,12 @@ void text_append_json(struct text *text, const char *bytes, size_t length);
 
 /* The text's bytes as a C string; "" when nothing was appended. */
 const char *text_string(const struct text *text);
+
+/* Equal? Cheap for what differs at once, as keys do. */
+static inline bool text_same(const char *a, const char *b)
+{
+    return *a == *b && strcmp(a, b) == 0;
+}
 
 /* Equal but for the case of letters? Cheap for what differs at once, as names in a table do. */
 static inline bool text_same_name(const char *a, const char *b)

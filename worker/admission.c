@@ -244,8 +244,7 @@ struct joint {
     struct admit_call call;
     struct admit_seat *seat;
     struct admit_answer answer;
-    struct flow_price price; /* of the flow that it stands in, or is let through */
-    bool is_counted;         /* among worker.flow_waiters */
+    bool is_counted; /* among worker.flow_waiters */
 };
 
 /* Every call that waits has a thread, and calls of other scopes need some too. Image calls have theirs
@@ -302,15 +301,18 @@ static void joint_begin(struct joint *joint, struct request *request,
     joint_count(joint);
 }
 
-/* What was predicted at the arrival is what there is to tell, unless the try knows better. */
+/* What it costs was told at the arrival. What was predicted there is what there is to tell, unless the try
+ * knows better. */
 static void joint_try(struct joint *joint)
 {
+    const struct flow_price price = joint->answer.price;
     const int64_t image_wait_ns = joint->answer.image.predicted_wait_ns;
     const int64_t flow_wait_ns = joint->answer.flow.predicted_wait_ns;
 
     joint->wish.now_ns = clock_monotonic_ns();
     joint->wish.now_wall_ms = clock_wall_ms();
     admit_try(&joint->request->worker->gate, &joint->call, joint->seat, &joint->answer);
+    joint->answer.price = price;
     joint->answer.image.predicted_wait_ns = image_wait_ns;
     if (joint->answer.flow.predicted_wait_ns == 0)
         joint->answer.flow.predicted_wait_ns = flow_wait_ns;
@@ -506,7 +508,6 @@ enum admission_result admission_take(struct request *request, const struct sourc
         return ADMISSION_OVER;
     }
     admit_arrive(&request->worker->gate, &joint.call, seat, &joint.answer);
-    joint.price = joint.answer.price;
     if (joint.answer.verdict == ADMIT_QUEUED) {
         int64_t waited_ns;
 
@@ -524,7 +525,7 @@ enum admission_result admission_take(struct request *request, const struct sourc
     if (joint.answer.verdict != ADMIT_GRANTED)
         return joint_refused(&joint, ret_refusal);
     if (joint.call.targets && joint.call.targets[seat->candidate].claim)
-        request->flow_targets.prices[seat->candidate] = joint.price;
+        request->flow_targets.prices[seat->candidate] = joint.answer.price;
     if (joint.call.image) {
         request->ticket.place = seat->image_place;
         request->ticket.granted = true;

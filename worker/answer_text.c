@@ -8,6 +8,7 @@
 #include "worker/answer_text.h"
 
 #include "base/check.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -36,12 +37,6 @@ void answer_text_begin(struct answer_text *text, enum answer_shape shape)
     *text = (struct answer_text){.shape = shape};
 }
 
-/* Most keys differ in the first byte. */
-static bool is_key(const char *key, const char *name)
-{
-    return key[0] == name[0] && strcmp(key, name) == 0;
-}
-
 /* The key at this level of the path; "" = there is none. */
 static const char *key_at(const struct json_scan *scan, unsigned level)
 {
@@ -52,7 +47,7 @@ static const char *key_at(const struct json_scan *scan, unsigned level)
 static bool is_below(const struct json_scan *scan, const char *key)
 {
     for (unsigned level = 1; level < scan->depth; level++)
-        if (is_key(key_at(scan, level), key))
+        if (text_same(key_at(scan, level), key))
             return true;
     return false;
 }
@@ -64,7 +59,7 @@ static enum field field_of_key(const struct json_scan *scan)
     while (level > 0 && scan->levels[level - 1].is_array)
         level--;
     for (size_t i = 0; level > 0 && i < LENGTH(fields); i++)
-        if (is_key(scan->levels[level - 1].key, fields[i].key))
+        if (text_same(scan->levels[level - 1].key, fields[i].key))
             return fields[i].field;
     return FIELD_NONE;
 }
@@ -74,9 +69,9 @@ static enum field field_of_choice(const struct json_scan *scan)
 {
     const char *part = key_at(scan, 2);
 
-    if (!is_key(part, "delta") && !is_key(part, "message") && !is_key(part, "text"))
+    if (!text_same(part, "delta") && !text_same(part, "message") && !text_same(part, "text"))
         return FIELD_NONE;
-    return is_key(key_at(scan, 3), "reasoning_details") ? FIELD_NONE : field_of_key(scan);
+    return text_same(key_at(scan, 3), "reasoning_details") ? FIELD_NONE : field_of_key(scan);
 }
 
 static enum field find_field(const struct answer_text *text, const struct json_scan *scan,
@@ -84,17 +79,17 @@ static enum field find_field(const struct answer_text *text, const struct json_s
 {
     const char *top = key_at(scan, 0);
 
-    if (scan->depth == 1 && !is_key(top, "delta")) /* most strings */
+    if (scan->depth == 1 && !text_same(top, "delta")) /* most strings */
         return FIELD_NONE;
-    if (is_key(top, "choices"))
+    if (text_same(top, "choices"))
         return field_of_choice(scan);
-    if (is_key(top, "candidates"))
+    if (text_same(top, "candidates"))
         return is_below(scan, "args") ? FIELD_CALL : field_of_key(scan);
-    if (is_key(top, "delta") && scan->depth == 1) /* sound is base64 */
+    if (text_same(top, "delta") && scan->depth == 1) /* sound is base64 */
         return strstr(type, "audio.delta") ? FIELD_NONE : FIELD_TEXT;
-    if (is_key(top, "delta"))
+    if (text_same(top, "delta"))
         return field_of_key(scan);
-    if (text->shape == ANSWER_DOCUMENT && (is_key(top, "output") || is_key(top, "content")))
+    if (text->shape == ANSWER_DOCUMENT && (text_same(top, "output") || text_same(top, "content")))
         return is_below(scan, "input") ? FIELD_CALL : field_of_key(scan);
     return FIELD_NONE;
 }

@@ -8,6 +8,7 @@
 #include "worker/estimate.h"
 
 #include "base/check.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -105,7 +106,7 @@ static int find_word(const struct word *words, size_t count, const struct json_l
     if (level->key_cut)
         return otherwise;
     for (size_t i = 0; i < count; i++)
-        if (words[i].key[0] == level->key[0] && strcmp(words[i].key, level->key) == 0)
+        if (text_same(level->key, words[i].key))
             return words[i].means;
     return otherwise;
 }
@@ -117,7 +118,7 @@ static enum section find_section(const struct json_scan *scan)
     if (scan->depth == 0 || level->is_array)
         return SECTION_NONE;
     /* DashScope's own API has tools in there, and nothing else that is input. */
-    if (level->key[0] == 'p' && strcmp(level->key, "parameters") == 0) {
+    if (text_same(level->key, "parameters")) {
         if (scan->depth == 1 || strcmp(level[1].key, "tools") != 0)
             return SECTION_UNKNOWN;
         level++;
