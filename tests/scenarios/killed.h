@@ -210,6 +210,11 @@ static struct {
     bool before;
 } killed_at;
 
+static inline struct journal_area *killed_journal(void)
+{
+    return &segment_instance(&killed_segment)->journal;
+}
+
 static inline enum gate_verdict killed_arrive(struct gate *of, uint32_t *ret_place)
 {
     struct gate_call call = fixture_call(true);
@@ -337,7 +342,7 @@ static inline void killed_at_every_store(const struct killed_scene *scene, uint3
     killed_at.store = NULL;
 }
 
-/* ---- what must hold afterwards; used: places that others hold --------------------------------------------------------------- */
+/* ---- what must hold afterwards; used: places that others hold -------------------------------- */
 
 static inline void killed_check_image_queue(uint32_t used)
 {

@@ -42,6 +42,15 @@ static int make(void **state)
 
 /* ---- a call with everything ------------------------------------------------------------------ */
 
+static struct source_wish wish(void)
+{
+    return (struct source_wish){.candidates = &candidate,
+                                .count = 1,
+                                .now_ns = killed_now_ns,
+                                .now_wall_ms = 1,
+                                .probe_ns = 600 * NS_PER_S};
+}
+
 /* Its parts point to each other. */
 struct asked {
     struct source_wish wish;
@@ -52,11 +61,7 @@ struct asked {
 
 static void ask(struct asked *ret)
 {
-    ret->wish = (struct source_wish){.candidates = &candidate,
-                                     .count = 1,
-                                     .now_ns = killed_now_ns,
-                                     .now_wall_ms = 1,
-                                     .probe_ns = 600 * NS_PER_S};
+    ret->wish = wish();
     ret->target = fixture_target(&terms, COST);
     ret->target.predicted = PREDICTED;
     ret->image = fixture_call(true);
@@ -114,7 +119,7 @@ static void begin_again(void)
     struct flow_row *flow;
 
     assert_true(source_drain(&killed_gate, "up", false, 0));
-    journal_discard(&segment_instance(&killed_segment)->journal);
+    journal_discard(killed_journal());
     whole_call(&killed_gate); /* there is a flow */
     assert_true(source_drain(&killed_gate, "up", false, 0));
     gate_lock(&killed_gate);
@@ -138,28 +143,26 @@ static int64_t spent(void)
 
 static void check_waits(void)
 {
-    const struct journal_area *journal = &segment_instance(&killed_segment)->journal;
     const struct wait_record *record;
     const struct event_record *event;
 
-    for (uint64_t i = 0; (record = journal_peek_wait(journal, i)) != NULL; i++) {
+    for (uint64_t i = 0; (record = journal_peek_wait(killed_journal(), i)) != NULL; i++) {
         assert_int_equal(record->boot, segment_core(&killed_segment)->boot);
         assert_in_range(record->state, WAIT_WAITING, WAIT_SHUTDOWN);
         assert_string_equal(record->call_id, "pst_test");
         assert_string_equal(record->endpoint, "images/generations");
     }
-    for (uint64_t i = 0; (event = journal_peek_event(journal, i)) != NULL; i++)
+    for (uint64_t i = 0; (event = journal_peek_event(killed_journal(), i)) != NULL; i++)
         assert_int_not_equal(event->pid, 0);
 }
 
 /* How the journal ends the story of a wait. */
 static enum wait_state ended(uint64_t arrival_seq)
 {
-    const struct journal_area *journal = &segment_instance(&killed_segment)->journal;
     const struct wait_record *record;
     enum wait_state state = WAIT_NONE;
 
-    for (uint64_t i = 0; (record = journal_peek_wait(journal, i)) != NULL; i++)
+    for (uint64_t i = 0; (record = journal_peek_wait(killed_journal(), i)) != NULL; i++)
         if (record->arrival_seq == arrival_seq)
             state = (enum wait_state)record->state;
     return state;
@@ -168,11 +171,10 @@ static enum wait_state ended(uint64_t arrival_seq)
 /* Of whom the journal told that he came, it tells how he went. */
 static void check_stories(void)
 {
-    const struct journal_area *journal = &segment_instance(&killed_segment)->journal;
     const struct wait_record *record;
 
     check_waits();
-    for (uint64_t i = 0; (record = journal_peek_wait(journal, i)) != NULL; i++)
+    for (uint64_t i = 0; (record = journal_peek_wait(killed_journal(), i)) != NULL; i++)
         assert_true(ended(record->arrival_seq) >= WAIT_DONE);
 }
 
@@ -308,14 +310,10 @@ static void open_breaker(void)
 
 static void probe(struct gate *own)
 {
-    const struct source_wish wish = {.candidates = &candidate,
-                                     .count = 1,
-                                     .now_ns = killed_now_ns,
-                                     .now_wall_ms = 1,
-                                     .probe_ns = 600 * NS_PER_S};
+    const struct source_wish wanted = wish();
     struct source_answer answer;
 
-    source_admit(own, &wish, &answer);
+    source_admit(own, &wanted, &answer);
     INVARIANT(answer.verdict == SOURCE_ADMITTED && answer.permit.probe);
     release(own, &answer.permit, call_end);
 }

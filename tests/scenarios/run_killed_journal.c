@@ -8,11 +8,6 @@
 #include "shared/journal.h"
 #include "shared/owners.h"
 
-static struct journal_area *journal(void)
-{
-    return &segment_instance(&killed_segment)->journal;
-}
-
 /* ---- the journal ------------------------------------------------------------------------------ */
 
 /* Every byte tells whether the row is whole. */
@@ -45,9 +40,9 @@ static void check_bytes(const void *record, size_t size, char with)
  * the attempt alone says nothing wrong. */
 static void check_rows(void)
 {
-    const struct journal_count ready = journal_ready(journal());
-    const struct call_record *call = journal_peek_call(journal(), 0);
-    const struct attempt_record *attempt = journal_peek_attempt(journal(), 0);
+    const struct journal_count ready = journal_ready(killed_journal());
+    const struct call_record *call = journal_peek_call(killed_journal(), 0);
+    const struct attempt_record *attempt = journal_peek_attempt(killed_journal(), 0);
     const struct event_record *event;
 
     assert_in_range(ready.attempts, ready.calls, 1);
@@ -55,7 +50,7 @@ static void check_rows(void)
         check_bytes(attempt, sizeof *attempt, 'a');
     if (call)
         check_bytes(call, sizeof *call, 'c');
-    for (uint64_t i = 0; (event = journal_peek_event(journal(), i)) != NULL; i++)
+    for (uint64_t i = 0; (event = journal_peek_event(killed_journal(), i)) != NULL; i++)
         if (strcmp(event->name, "told") == 0) {
             assert_int_equal(i, 0);
             assert_int_equal(event->wall_ms, 7);
@@ -65,7 +60,7 @@ static void check_rows(void)
 
 static void discard(void)
 {
-    journal_discard(journal());
+    journal_discard(killed_journal());
 }
 
 static void m3_rows_for_the_ledger(void **state)
@@ -88,10 +83,10 @@ static void drain(struct gate *own)
     struct journal_count ready;
 
     (void)own;
-    INVARIANT(journal_sit_down(journal()));
-    ready = journal_ready(journal());
-    journal_advance(journal(), &ready);
-    journal_stand_up(journal());
+    INVARIANT(journal_sit_down(killed_journal()));
+    ready = journal_ready(killed_journal());
+    journal_advance(killed_journal(), &ready);
+    journal_stand_up(killed_journal());
 }
 
 /* The seat is free for the next, who finds what was not passed over, whole: it may write a row again that is
@@ -99,11 +94,11 @@ static void drain(struct gate *own)
 static void check_drained(void)
 {
     check_rows();
-    assert_true(journal_sit_down(journal()));
-    journal_stand_up(journal());
+    assert_true(journal_sit_down(killed_journal()));
+    journal_stand_up(killed_journal());
     drain(&killed_gate);
-    assert_int_equal(journal_ready(journal()).calls, 0);
-    assert_int_equal(journal_ready(journal()).attempts, 0);
+    assert_int_equal(journal_ready(killed_journal()).calls, 0);
+    assert_int_equal(journal_ready(killed_journal()).attempts, 0);
 }
 
 static void m3_the_drainer_of_the_journal(void **state)

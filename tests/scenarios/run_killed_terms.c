@@ -13,11 +13,6 @@
 
 static struct flow_terms old_terms, new_terms;
 
-static struct journal_area *journal(void)
-{
-    return &segment_instance(&killed_segment)->journal;
-}
-
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 static const struct gate_limits old_limits = {
@@ -29,7 +24,7 @@ static uint32_t holder, waiter;
 static void begin_limits(void)
 {
     gate_set_limits(&killed_gate, &old_limits, killed_now_ns, 1);
-    journal_discard(journal());
+    journal_discard(killed_journal());
     assert_int_equal(killed_arrive(&killed_gate, &holder), GATE_GRANTED);
     assert_int_equal(killed_arrive(&killed_gate, &waiter), GATE_QUEUED);
 }
